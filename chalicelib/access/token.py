@@ -168,7 +168,7 @@ def make(token: Token) -> Write:
         keys.token(token.id),
         (Absent(("generation",)),),
         tuple(Set((name,), value) for name, value in made.items()),
-        landed=lambda before: before is not None and before["secrets"] == made["secrets"],
+        landed=lambda before: before["secrets"] == made["secrets"],
     )
 
 
@@ -179,7 +179,7 @@ def rotate(token: Token, secrets: tuple[Secret, ...]) -> Write:
         keys.token(token.id),
         (Equals(("generation",), token.generation),),
         (Set(("generation",), secrets[-1].generation), Set(("secrets",), stored)),
-        landed=lambda before: before is not None and before["secrets"] == stored,
+        landed=lambda before: before.get("secrets") == stored,
     )
 
 

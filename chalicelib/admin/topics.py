@@ -65,7 +65,7 @@ class Topics:
         try:
             self._store.write_together([creation])
         except Refused as refused:
-            return Topic.of(refused.before or {})
+            return Topic.of(refused.before)
         return None
 
     def offsets(self, topic: Topic) -> list[QueueOffsets]:

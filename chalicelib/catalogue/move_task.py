@@ -101,7 +101,7 @@ def start(task: MoveTask) -> Write:
         task.key,
         (Absent(("id",)),),
         (*_sets(made), _kept(task.started_at_ms)),
-        landed=lambda before: before is not None and before["id"] == task.id,
+        landed=lambda before: before["id"] == task.id,
     )
 
 
@@ -111,7 +111,7 @@ def take(task: MoveTask, by: str, now: int) -> Write:
         task.key,
         (_RUNS, AtMost(("held",), now)),
         _sets({"by": by, "held": now + HELD_MS}),
-        landed=lambda before: before is not None and before["by"] == by,
+        landed=lambda before: before.get("by") == by,
     )
 
 
@@ -135,7 +135,7 @@ def end(task: MoveTask, state: str, now: int, reason: str | None = None, by: str
         task.key,
         guards,
         (*_sets(told), _kept(now)),
-        landed=lambda before: before is not None and before["state"] == state,
+        landed=lambda before: before.get("state") == state,
     )
 
 

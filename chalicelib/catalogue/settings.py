@@ -35,7 +35,7 @@ def create(key: Key, incarnation: str, settings: Mapping[str, Any]) -> Write:
         key,
         (Absent(("id",)),),
         _effects({"id": incarnation, **stored(settings)}),
-        landed=lambda before: before is not None and before["id"] == incarnation,
+        landed=lambda before: before["id"] == incarnation,
     )
 
 
@@ -46,7 +46,7 @@ def change(key: Key, incarnation: str, version: int, settings: Mapping[str, Any]
         key,
         (Equals(("id",), incarnation), Equals(("version",), version)),
         _effects(new),
-        landed=lambda before: before is not None and before["id"] == incarnation and new.items() <= before.items(),
+        landed=lambda before: before.get("id") == incarnation and new.items() <= before.items(),
     )
 
 

@@ -63,7 +63,7 @@ def note(last: Cursor, now: int) -> Write:
         last.key,
         unchanged(last),
         (Set(("at",), now),),
-        landed=lambda before: before is not None and before.get("at") == now,
+        landed=lambda before: before.get("at") == now,
     )
 
 
@@ -71,14 +71,14 @@ def forget(cursor: Cursor, start: int, now: int) -> Write:
     """Removes a cursor if it is unchanged, or resets it if it counts dead letters."""
     guards = (*unchanged(cursor), Equals(("dead",), cursor.dead))
     if not cursor.dead:
-        return Write(cursor.key, guards, (RemoveItem(),), landed=lambda before: before is None)
+        return Write(cursor.key, guards, (RemoveItem(),), landed=lambda before: not before)
     epoch = max(now, cursor.epoch + 1)
     left = (Set(("epoch",), epoch), Set(("next",), [start]), Set(("leases",), {}))
     return Write(
         cursor.key,
         guards,
         (*left, *(Remove((name,)) for name in ("pages", "segment", "at", "by"))),
-        landed=lambda before: before is not None and before["epoch"] == epoch,
+        landed=lambda before: before.get("epoch") == epoch,
     )
 
 

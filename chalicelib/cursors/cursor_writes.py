@@ -50,8 +50,8 @@ def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] =
     """One conditional request for all parts, on the epoch that was read. `recognised` is called when the request fails
     but finds its effect: for the token of an attempt, that may be the effect of another call."""
 
-    def landed(before: Item | None) -> bool:
-        if before is None or not _has_landed(change, before["leases"]):
+    def landed(before: Item) -> bool:
+        if not _has_landed(change, before.get("leases", {})):
             return False
         recognised(before)
         return True
@@ -78,7 +78,7 @@ def create(cursor: Cursor) -> Write:
         *(() if cursor.last_consumer_id is None else (writes.Set(("by",), cursor.last_consumer_id),)),
         *(() if cursor.purged_at_ms is None else (writes.Set(("purged",), cursor.purged_at_ms),)),
     )
-    return Write(cursor.key, (writes.Absent(("epoch",)),), effects, landed=lambda before: before is not None)
+    return Write(cursor.key, (writes.Absent(("epoch",)),), effects, landed=lambda _: True)
 
 
 def claim(
@@ -304,7 +304,6 @@ def reset(cursor: Cursor, offset: int, purged_at_ms: int | None = None) -> Write
             purged,
         ),
         landed=lambda before: (
-            before is not None
-            and (before["epoch"], before["next"], before.get("purged")) == (epoch, [offset], purged_at_ms)
+            (before.get("epoch"), before.get("next"), before.get("purged")) == (epoch, [offset], purged_at_ms)
         ),
     )

@@ -98,7 +98,7 @@ class Decision:
             keys.decision(topic_id, queue, self.number),
             (Absent(("at",)),),
             tuple(effects),
-            landed=lambda before: before is not None and before["by"] == self.by,
+            landed=lambda before: before["by"] == self.by,
         )
 
 

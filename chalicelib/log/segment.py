@@ -158,7 +158,7 @@ def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
             writes.Append(("entries",), [item]),
             writes.Add(("bytes",), entry.size),
         ),
-        landed=lambda before: before is not None and item in before["entries"],
+        landed=lambda before: item in before.get("entries", ()),
     )
 
 
@@ -175,7 +175,7 @@ def close(log: str, base: int, ttl: int) -> Write:
             writes.Set(("closed",), True),
             writes.Set(("ttl",), ttl),
         ),
-        landed=lambda before: before is not None and "closed" in before,
+        landed=lambda before: "closed" in before,
     )
 
 

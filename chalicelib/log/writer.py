@@ -107,7 +107,7 @@ class LogWriter:
             try:
                 segment = Segment.of(self._store.write(append(log, tail.base, entry, tail.may_create)))
             except Refused as refused:
-                if refused.before is None:  # the segment of an old tail was removed
+                if not refused.before:  # the segment of an old tail was removed
                     return self.append_from(topic, queue, entry, tail.base)
                 tail = self.met(topic, Segment.of(refused.before))
             else:
@@ -231,7 +231,7 @@ class LogWriter:
         if isinstance(outcome, StoreUnavailable):
             return outcome
         if isinstance(outcome, Refused):
-            if outcome.before is None:  # the segment of an old tail was removed: look again
+            if not outcome.before:  # the segment of an old tail was removed: look again
                 self._tails.forget(appending.log)
             else:
                 try:

@@ -96,7 +96,7 @@ class Carrier:
         self._demand_there(target, owing, copies)
         paged = self._dead_letters.redrive.paged(owing)
         if paged is None:
-            raise Refused(None)  # a page was brought back just now
+            raise Refused({})  # a page was brought back just now
         taken, back = choose(owing, copies, paged)
         if not taken:
             raise NoRoom
@@ -120,7 +120,7 @@ class Carrier:
             self._store.write_together([create(fresh), groups.stands(target.group)])
             [cursor] = read_again(self._store, [key])
         if cursor is None:
-            raise Refused(None)
+            raise Refused({})
         return cursor
 
     def _demand_there(self, target: Standing, owing: Cursor, copies: Sequence[Copy]) -> None:

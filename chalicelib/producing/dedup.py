@@ -70,7 +70,7 @@ def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
         keys.dedup(topic_id, dedup_id),
         (Either(Absent(("at",)), AtMost(("at",), record.at_ms - DEDUP_MS)),),
         tuple(Set((name,), value) for name, value in record.as_attributes().items()),
-        landed=lambda before: before is not None and before["entry"]["i"] == record.entry.id,
+        landed=lambda before: before["entry"]["i"] == record.entry.id,
     )
 
 
@@ -107,7 +107,7 @@ class Deduplication:
             taking = claim(topic.id, waiting.message.dedup_id or "", record)
             self._store.write_together([taking, wait(topic.id, queue, due_ms, entry)])
         except Refused as refused:
-            return self._produced(topic, Record.of(refused.before or {}), {})
+            return self._produced(topic, Record.of(refused.before), {})
         except StoreUnavailable as trouble:
             return Produced(queue, error=trouble)
         return Produced.delayed(queue, entry.id, due_ms)
@@ -137,7 +137,7 @@ class Deduplication:
             elif writes:
                 self._store.write_together(writes)
         except Refused as refused:
-            shown = refused.before or {}
+            shown = refused.before
         else:
             return []
         # a transaction returns one conflicting record, but a repeated batch has as many conflicts as ids

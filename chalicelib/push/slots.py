@@ -61,7 +61,7 @@ class Pause:
         same: Guard = Equals(("failures",), self.failures) if self.failures else Absent(("failures",))
         until_ms = now + min(wait_ms, PAUSE_MS_MAX)
         made = (Set(("failures",), self.failures + 1), Set(("until",), until_ms), Set(("ttl",), _ttl(until_ms)))
-        return Write(self.key, (same,), made, landed=lambda before: before is not None and before["until"] == until_ms)
+        return Write(self.key, (same,), made, landed=lambda before: before.get("until") == until_ms)
 
     def over(self) -> Write:
         return Write(self.key, (Equals(("failures",), self.failures),), (RemoveItem(),))
@@ -135,8 +135,8 @@ def _until(slot: Slot) -> tuple[Set, ...]:
     return Set(("until",), slot.until_ms), Set(("ttl",), _ttl(slot.until_ms))
 
 
-def _is_held(slot: Slot, item: Item | None) -> bool:
-    return item is not None and item["by"] == slot.token and item["until"] == slot.until_ms
+def _is_held(slot: Slot, item: Item) -> bool:
+    return (item.get("by"), item.get("until")) == (slot.token, slot.until_ms)
 
 
 def _ttl(until_ms: int) -> int:

@@ -8,6 +8,7 @@ time-out never has a reply.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -61,11 +62,11 @@ def is_reply(item: Item) -> bool:
     return "entry" in item
 
 
-def _write(correlation: Correlation, attributes: dict[str, Any], is_same: Any) -> Write:
+def _write(correlation: Correlation, attributes: dict[str, Any], is_same: Callable[[Item], bool]) -> Write:
     call = {"asked_at": correlation.asked_at_ms, "reply_by": correlation.reply_by_ms, "ttl": correlation.ttl}
     return Write(
         correlation.key,
         (Absent(("at",)),),
         tuple(Set((name,), value) for name, value in {**attributes, **call}.items()),
-        landed=lambda before: before is not None and is_same(before),
+        landed=is_same,
     )

@@ -64,7 +64,7 @@ class Answerer:
         try:
             item = self._store.write(store(correlation, entry, content, replier))
         except Refused as refused:
-            _demand_same(correlation, refused.before or {}, content, is_late)
+            _demand_same(correlation, refused.before, content, is_late)
         else:
             self._arrivals.tell(correlation.key, item)
 

@@ -82,7 +82,7 @@ class Waiter:
         try:
             return self._store.write(time_out(correlation, self._runtime.now()))
         except Refused as refused:
-            return refused.before or {}
+            return refused.before
 
     def _reply(self, correlation: Correlation, item: Item) -> Reply:
         """Raises ReplyTimeout if the request ended without one."""

@@ -78,8 +78,8 @@ class Store(Protocol):
         """Deletes objects that are no longer reachable."""
 
 
-def found_items(outcomes: Sequence[Outcome]) -> list[Item | None]:
-    """The item after each write, or the current one if its guard failed. Raises StoreUnavailable."""
+def found_items(outcomes: Sequence[Outcome]) -> list[Item]:
+    """The item after each write, or the current one if its guard failed (empty: none). Raises StoreUnavailable."""
     raise_trouble(outcomes)
     known = [outcome for outcome in outcomes if not isinstance(outcome, StoreUnavailable)]
     return [outcome.before if isinstance(outcome, Refused) else outcome for outcome in known]

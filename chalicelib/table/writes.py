@@ -134,7 +134,7 @@ Effect = Assignment | Remove | RemoveItem
 # -- writes -----------------------------------------------------------------------------------------------------------
 
 
-def never_landed(_before: Item | None) -> bool:
+def never_landed(_before: Item) -> bool:
     """For writes whose caller inspects the item instead: any caller may have made the same change."""
     return False
 
@@ -144,13 +144,13 @@ class Write:
     """One conditional request on one item.
 
     When a guard fails, `landed` checks whether the item already has this write's own effect. A client library repeats
-    requests whose reply was lost, and such a repeat has succeeded.
+    requests whose reply was lost, and such a repeat has succeeded. It gets the current item, empty if there is none.
     """
 
     key: Key
     guards: tuple[Guard, ...]
     effects: tuple[Effect, ...]
-    landed: Callable[[Item | None], bool] = never_landed
+    landed: Callable[[Item], bool] = never_landed
 
     @property
     def is_removal(self) -> bool:
@@ -158,8 +158,8 @@ class Write:
 
 
 class Refused(Exception):
-    """A guard failed, and the write had not landed before. `before`: the current item, or None if there is none."""
+    """A guard failed, and the write had not landed before. `before`: the current item, empty if there is none."""
 
-    def __init__(self, before: Item | None) -> None:
+    def __init__(self, before: Item) -> None:
         super().__init__("write refused")
         self.before = before

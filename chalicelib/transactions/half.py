@@ -95,7 +95,7 @@ class Undecided:
             self.id.key(topic.id),
             (Absent(("i",)),),
             tuple(Set((name,), value) for name, value in {**self.entry.as_item(), **about}.items()),
-            landed=lambda before: before is not None and before["i"] == self.entry.id,
+            landed=lambda before: before["i"] == self.entry.id,
         )
 
     def check(self, topic_id: str, now: int, by: bytes) -> Write:
@@ -105,7 +105,7 @@ class Undecided:
             self.id.key(topic_id),
             (Equals(("checks",), self.checks),),
             (Set(("check",), now + self.check_after_ms), Add(("checks",), 1), Set(("by",), by)),
-            landed=lambda before: before is not None and before.get("by") == by,
+            landed=lambda before: before.get("by") == by,
         )
 
     def remove(self, topic_id: str) -> Write:

@@ -133,7 +133,7 @@ def change(key: Key, state: AlarmState, by: bytes) -> Write:
         key,
         (same,),
         tuple(Set((name,), value) for name, value in made.items()),
-        landed=lambda before: before is not None and before["by"] == by,
+        landed=lambda before: before.get("by") == by,
     )
 
 

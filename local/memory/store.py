@@ -106,8 +106,8 @@ class MemoryStore:
                 self._charge(before, item, times=2)
             if refused is None:
                 self._apply(changes)
-            elif not refused.landed(current):
-                raise Refused(current)
+            elif not refused.landed(current or {}):
+                raise Refused(current or {})
 
     def put_all(self, items: Sequence[Item]) -> None:
         with self._lock:
@@ -198,9 +198,9 @@ class MemoryStore:
         before = self._get(write.key)
         if not allows(write, before):
             self._charge(before, None)
-            if write.landed(before):
+            if write.landed(before or {}):
                 return before or {}, []
-            raise Refused(before)
+            raise Refused(before or {})
         item = self._after(write, before)
         self._charge(before, item)
         return item or {}, [(write.key, item)]

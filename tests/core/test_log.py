@@ -42,9 +42,9 @@ def filled(base: int, entries: list[Entry]) -> tuple[Item | None, list[Entry]]:
     for entry in entries:
         write = append("log", base, entry, may_create=item is None)
         if all(holds(guard, item) for guard in write.guards):
-            assert not write.landed(item)
+            assert not write.landed(item or {})
             item = after(item, write)
-            assert write.landed(item)
+            assert write.landed(item or {})
         else:
             refused.append(entry)
     return item, refused
@@ -105,7 +105,7 @@ def test_an_entry_that_stands_is_not_appended_again(entry: Entry) -> None:
 def test_only_an_allowed_writer_makes_a_segment(entry: Entry) -> None:
     assert not all(holds(guard, None) for guard in append("log", 5, entry, may_create=False).guards)
     assert all(holds(guard, None) for guard in append("log", 5, entry, may_create=True).guards)
-    assert not append("log", 5, entry, may_create=False).landed(None)
+    assert not append("log", 5, entry, may_create=False).landed({})
 
 
 @given(st.integers(0, OFFSET_MAX), st.integers(0, OFFSET_MAX))
@@ -167,7 +167,7 @@ def test_segments_of_logs_that_end_or_stop_for_a_while() -> None:
         "gone again": 9,
     }
     assert {name for name, segment in segments.items() if segment.is_sealed} == {"full", "back"}
-    assert {name for name, item in known.items() if close("log", 0, 1).landed(item)} == {
+    assert {name for name, item in known.items() if close("log", 0, 1).landed(item or {})} == {
         name for name, segment in segments.items() if segment.is_closed
     }
     assert leave("log", segments["full"], 7).key == keys.segment("log", segments["full"].end)

@@ -24,8 +24,8 @@ from chalicelib.table.writes import (
 from tests.store.shelf import change, everything, found, guarded, is_applied, put
 
 
-def sees(name: str, value: object, before: Item | None) -> bool:
-    return before is not None and before.get(name) == value
+def sees(name: str, value: object, before: Item) -> bool:
+    return before.get(name) == value
 
 
 # -- one write --------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_a_write_that_someone_else_forestalled_is_refused(store: Store, key: Key
 
 def test_a_removal_that_had_landed_before_succeeds(store: Store, key: Key) -> None:
     put(store, key, id="mine")
-    removal = Write(key, (Equals(("id",), "mine"),), (RemoveItem(),), landed=lambda before: before is None)
+    removal = Write(key, (Equals(("id",), "mine"),), (RemoveItem(),), landed=lambda before: not before)
     assert store.write(removal) == {}
     assert store.write(removal) == {}
     put(store, key, id="theirs")
@@ -97,7 +97,7 @@ def test_an_append_that_lacks_itself_lands_once(store: Store, key: Key) -> None:
         key,
         (Lacks(("entries",), entry),),
         (Append(("entries",), [entry]), Add(("end",), 2)),
-        landed=lambda before: before is not None and entry in before["entries"],
+        landed=lambda before: entry in before["entries"],
     )
     for _ in range(3):
         after = store.write(write)
@@ -125,7 +125,7 @@ def test_writes_side_by_side_each_have_their_own_outcome(store: Store, key: Key)
     assert isinstance(refused, Refused)
     assert refused.before == old
     assert isinstance(absent, Refused)
-    assert absent.before is None
+    assert absent.before == {}
     assert added == {"pk": key.pk, "sk": "there", "n": 2}
     assert removed == {}
     assert made == {"pk": key.pk, "sk": "a", "n": 5}
@@ -192,7 +192,7 @@ def test_writes_together_show_the_item_of_the_first_that_is_refused(store: Store
 def test_writes_together_that_miss_an_item_show_none(store: Store, key: Key) -> None:
     with pytest.raises(Refused) as refused:
         store.write_together([change(Key(key.pk, "b"), Set(("n",), 1)), guarded(key, Exists(("n",)), RemoveItem())])
-    assert refused.value.before is None
+    assert refused.value.before == {}
     assert everything(store, key.pk) == []
 
 

@@ -162,7 +162,7 @@ class DynamoStore:
         except Failed as failed:
             if failed.code != "ConditionalCheckFailedException":
                 raise
-            return _landed(write, failed.item) or {}
+            return _landed(write, failed.item)
         deadline.has_written()
         return plain_item(answer.get("Attributes", {}))
 
@@ -201,9 +201,9 @@ def _asking_s3(request: Callable[[], T]) -> Ask[T]:
     return lambda _timeout_ms: at_once(lambda: translated(request))
 
 
-def _landed(write: Write, refused_by: Any) -> Item | None:
+def _landed(write: Write, refused_by: Any) -> Item:
     """The current item, if the rejected write has already landed in it. Raises Refused otherwise."""
-    before = plain_item(refused_by) if refused_by else None
+    before = plain_item(refused_by or {})
     if not write.landed(before):
         raise Refused(before) from None
     return before
