@@ -12,6 +12,7 @@ Pure, as `claim_plan` is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 
@@ -50,6 +51,7 @@ class Ready:
     None for a fresh one."""
 
     offset: int
+    line: Line
     since_ms: int
     lease: Lease | None
 
@@ -93,9 +95,9 @@ class Owed:
                 if (lease.token, index) in acked or offset in delivered:
                     continue
                 if lease.is_aside and is_ripe(known[offset].stored_at_ms):
-                    owed.ready.append(Ready(offset, known[offset].stored_at_ms, lease))
+                    owed.ready.append(Ready(offset, line(known, offset), known[offset].stored_at_ms, lease))
                 elif is_due:
-                    owed.ready.append(Ready(offset, lease.deadline, lease))
+                    owed.ready.append(Ready(offset, line(known, offset), lease.deadline, lease))
                 else:
                     owed.held.add(offset)
         return owed
@@ -106,15 +108,15 @@ class Owed:
 
     def in_turn(self, known: Knowledge, fresh: Sequence[int]) -> list[Ready]:
         """All that can be delivered, in the order in which it is taken."""
-        ready = [*self.ready, *(Ready(offset, known[offset].stored_at_ms, None) for offset in fresh)]
+        ready = [*self.ready]
+        ready += [Ready(offset, line(known, offset), known[offset].stored_at_ms, None) for offset in fresh]
         first_held: dict[Line, int] = {}
         for offset in sorted(self.held, reverse=True):
             first_held[line(known, offset)] = offset
         by_key: dict[Line, list[Ready]] = {}
         for each in sorted(ready, key=lambda each: each.offset):
-            own = line(known, each.offset)
-            if each.offset < first_held.get(own, each.offset + 1):
-                by_key.setdefault(own, []).append(each)
+            if each.offset < first_held.get(each.line, each.offset + 1):
+                by_key.setdefault(each.line, []).append(each)
         keys = sorted(by_key.values(), key=lambda own: (own[0].since_ms, own[0].offset))
         return [each for own in keys for each in own]
 
@@ -135,14 +137,14 @@ class Choice:
 
 
 def choose(cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, now: int, freed: int) -> Choice:
-    """The first of these messages, as many as are wanted, may be in flight, and fit one write. None is left out before
-    another of its key. `freed`: how many messages in flight the riding acks settle."""
+    """The first of these messages, as many as are wanted, may be in flight, and fit the cursor and one write. None is
+    left out before another of its key. `freed`: how many messages in flight the riding acks settle."""
     room = group.max_in_flight - max(0, cursor.live(now) - freed)
     chosen: list[Ready] = []
     places: set[tuple[str, int]] = set()
     stretches = 0
-    for each in in_turn[:want]:
-        if len(chosen) >= room or not _has_slot(cursor, each):
+    for each in _with_slots(cursor, in_turn)[:want]:
+        if len(chosen) >= room:
             return Choice(chosen, True, False)
         if each.lease:
             token, offset = each.lease.token, each.offset
@@ -151,7 +153,7 @@ def choose(cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, no
                 return Choice(chosen, False, True)
             places.add((token, offset))
         chosen.append(each)
-    return Choice(chosen, False, False)
+    return Choice(chosen, len(chosen) < min(want, len(in_turn)), False)
 
 
 def overdue(cursor: Cursor, group: Group, picked: Pick, now: int, riding: Collection[str]) -> Sequence[Lease]:
@@ -163,10 +165,21 @@ def overdue(cursor: Cursor, group: Group, picked: Pick, now: int, riding: Collec
     return left[: max(0, TAKEOVERS_MAX - len(touched))] if count > group.max_in_flight else ()
 
 
-def _has_slot(cursor: Cursor, ready: Ready) -> bool:
-    """Whether the cursor can hold another lease for it, and one more for what is set aside."""
-    most = LEASES_MAX + LEASES_ROOM - TAKEOVERS_MAX if ready.lease else LEASES_MAX - 1
-    return len(cursor.leases) < most
+def _with_slots(cursor: Cursor, in_turn: Sequence[Ready]) -> Sequence[Ready]:
+    """Those of these messages for which the cursor has leases left. Fresh ones need a lease, and one more for what is
+    set aside. If the cursor is full, no lease is split: that would make more of them."""
+    if len(cursor.leases) < LEASES_MAX - 1:
+        return in_turn
+    is_full = len(cursor.leases) >= LEASES_MAX + LEASES_ROOM - TAKEOVERS_MAX
+    counts = Counter(each.lease.token for each in in_turn if each.lease)
+    taken: list[Ready] = []
+    left: set[Line] = set()
+    for each in in_turn:
+        if each.lease is None or (is_full and counts[each.lease.token] < len(each.lease.owed)):
+            left.add(each.line)
+        if each.line not in left:
+            taken.append(each)
+    return taken
 
 
 def look(known: Knowledge, blocked: Collection[Line], aside: int, wanted: Sequence[int], want: int) -> tuple[int, bool]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,11 +13,11 @@ from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import BY_KEY, Group
 from chalicelib.consuming import key_plan
 from chalicelib.consuming.claim_plan import Pick, Tokens, take
-from chalicelib.consuming.key_plan import Choice, Known, Owed, Window
+from chalicelib.consuming.key_plan import Known, Owed, Window
 from chalicelib.consuming.receipt_batch import NOTHING
 from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import write
+from chalicelib.cursors.cursor_writes import LEASES_ROOM, write
 from chalicelib.cursors.lease import SET_ASIDE_UNTIL_MS, Lease, set_aside
 from local.memory.evaluate import after
 from tests.core.test_picking import KEY, NOW, cursors, item_of
@@ -23,6 +25,7 @@ from tests.support.clock import Clock
 
 GROUP = Group("t", "g", "gid", [], 0, max_in_flight=10_000, ordered=BY_KEY)
 AHEAD = 12
+FULL = LEASES_MAX + LEASES_ROOM - TAKEOVERS_MAX
 
 
 @st.composite
@@ -44,8 +47,9 @@ def planned(
 ) -> tuple[Pick, Owed]:
     owed = Owed.by(cursor, known, NOW, NOTHING, delivered, lambda _: True)
     wanted = [*range(cursor.next, cursor.next + AHEAD)] if wanted is None else wanted
-    count, _ = key_plan.look(known, owed.blocked(known), cursor.aside, wanted, want)
-    window = Window(range(cursor.next, wanted[count - 1] + 1 if count else cursor.next), wanted[:count], False)
+    count, is_enough = key_plan.look(known, owed.blocked(known), cursor.aside, wanted, want)
+    looked_at = range(cursor.next, wanted[count - 1] + 1 if count else cursor.next)
+    window = Window(looked_at, wanted[:count], is_cut=not is_enough)
     in_turn = owed.in_turn(known, window.wanted)
     return key_plan.arrange(cursor, window, key_plan.choose(cursor, GROUP, in_turn, want, NOW, 0)), owed
 
@@ -123,11 +127,54 @@ def test_of_many_leases_one_write_takes_as_many_as_it_can_name_and_says_so() -> 
     assert (len(picked.takeovers), picked.is_partial) == (TAKEOVERS_MAX, True)
 
 
-def test_a_cursor_without_room_for_another_lease_takes_nothing_fresh() -> None:
-    full = {str(number): Lease(str(number), 2 * number, 1, NOW + 1, 1) for number in range(LEASES_MAX)}
-    known = {offset: Known(None, 0) for offset in range(2 * LEASES_MAX + AHEAD)}
-    cursor = Cursor(KEY, 0, 2 * LEASES_MAX, full)
+def test_neighbours_in_a_lease_are_named_together() -> None:
+    single = [str(number) for number in range(1, TAKEOVERS_MAX)]
+    leases = {token: Lease(token, 21 + 2 * int(token), 1, NOW - 1, 1) for token in single}
+    leases["0"] = Lease("0", 0, 20, NOW - 1, 1)
+    known = {offset: Known("ab"[offset % 2], 0) for offset in range(100)}
+    picked, _ = planned(Cursor(KEY, 0, 100, leases), known, 100, wanted=[])
+    assert (picked.count, len(picked.takeovers), picked.is_partial) == (20 + len(single), TAKEOVERS_MAX, False)
+
+
+@pytest.mark.parametrize(
+    ("count", "taken"), [(LEASES_MAX, (0, 0)), (LEASES_MAX - 1, (0, 0)), (LEASES_MAX - 2, (10, 10))]
+)
+def test_a_cursor_without_room_for_a_claim_and_what_it_sets_aside_takes_nothing_fresh(
+    count: int, taken: tuple[int, int]
+) -> None:
+    cursor, known = with_leases(count)
     picked, _ = planned(cursor, known, 10)
-    assert (picked.count, picked.is_limited) == (0, True)
-    blocked = range(cursor.next, cursor.next + AHEAD)
-    assert not key_plan.arrange(cursor, Window(blocked, blocked, True), Choice((), False, False)).fresh
+    assert (picked.count, picked.fresh, picked.is_limited) == (*taken, not taken[0])
+
+
+@pytest.mark.parametrize(("count", "aside"), [(LEASES_MAX, 0), (LEASES_MAX - 1, AHEAD)])
+def test_what_all_waits_is_set_aside_if_there_is_room(count: int, aside: int) -> None:
+    cursor, known = with_leases(count, "a")
+    assert len(planned(cursor, known, 10)[0].aside) == aside
+
+
+@pytest.mark.parametrize(("count", "taken"), [(FULL - 1, [1, 3, 4]), (FULL, [4])])
+def test_a_full_cursor_splits_no_lease_and_goes_on(count: int, taken: list[int]) -> None:
+    """The lease of 1 and 2 cannot be taken over as a whole, since 2 waits for 0."""
+    cursor, _ = with_leases(count - 4)
+    due = [Lease("b", 1, 2, NOW, 1), Lease("c", 3, 1, NOW, 1), Lease("d", 4, 1, NOW, 1)]
+    leases = {"a": Lease("a", 0, 1, NOW + 1, 1), **{lease.token: lease for lease in due}}
+    leases |= {token: replace(lease, start=lease.start + 5) for token, lease in cursor.leases.items()}
+    known = {offset: Known(None, 0) for offset in range(5, cursor.next + 5 + AHEAD)}
+    known |= {offset: Known(key, 0) for offset, key in enumerate(["a", "b", "a", "b", None])}
+    assert planned(Cursor(KEY, 0, cursor.next + 5, leases), known, 10)[0].in_turn == taken
+
+
+def with_leases(count: int, key: str | None = None) -> tuple[Cursor, dict[int, Known]]:
+    leases = {str(number): Lease(str(number), 2 * number, 1, NOW + 1, 1) for number in range(count)}
+    return Cursor(KEY, 0, 2 * count, leases), {offset: Known(key, 0) for offset in range(2 * count + AHEAD)}
+
+
+def test_what_is_over_and_stays_is_demanded_where_it_could_exceed_the_cap() -> None:
+    live, over = Lease("live", 0, 2, NOW + 1, 1), Lease("over", 2, 3, NOW, 1)
+    taken, acked = Lease("taken", 5, 1, NOW, 1), Lease("acked", 6, 1, NOW, 1)
+    cursor = Cursor(KEY, 0, 7, {lease.token: lease for lease in (taken, acked, live, over)})
+    picked = Pick(((taken, range(1)),), 0, 7, is_limited=False, is_capped_closely=False, is_partial=False)
+    for cap, demanded in ((5, [over]), (6, [])):
+        group = replace(GROUP, max_in_flight=cap)
+        assert [*key_plan.overdue(cursor, group, picked, NOW, {"acked"})] == demanded

@@ -138,7 +138,11 @@ def test_a_pop_without_zone_takes_from_every_queue(topic: Topic, group: Group) -
     assert len({group.take_one()["queue"] for _ in range(5)}) == 5
 
 
-def test_a_queue_is_taken_over_when_its_zone_lets_a_message_wait(topic: Topic, group: Group, clock: Clock) -> None:
+@pytest.mark.parametrize("ordered", [False, "key"])
+def test_a_queue_is_taken_over_when_its_zone_lets_a_message_wait(
+    topic: Topic, clock: Clock, ordered: bool | str
+) -> None:
+    group = topic.group("billing", ordered=ordered)
     topic.produce("near", queue=2)
     topic.produce("waits", queue=2)
     assert group.take_one(zone="b")["body"] == "near"

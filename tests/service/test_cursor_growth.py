@@ -113,10 +113,11 @@ def test_messages_acked_one_by_one_leave_the_cursor_small() -> None:
     assert leases(store) == 0
 
 
-def test_a_nack_that_finds_no_room_changes_nothing_and_says_so() -> None:
+@pytest.mark.parametrize("ordered", [False, "key"])
+def test_a_nack_that_finds_no_room_changes_nothing_and_says_so(ordered: bool | str) -> None:
     store, clock = MemoryStore(), Clock()
-    api = with_messages(store, clock, 24 * BATCH_MESSAGES_MAX, max_in_flight=10_000)
-    taken = [popped(api, BATCH_MESSAGES_MAX)[::2] for _ in range(24)]
+    api = with_messages(store, clock, 21 * BATCH_MESSAGES_MAX + 1, max_in_flight=10_000, ordered=ordered)
+    taken = [popped(api, BATCH_MESSAGES_MAX)[::2] for _ in range(21)]
     with pytest.raises(StoreUnavailable, match="as many leases and retries"):
         [api.nack("t", "g", {"receipts": evens, "delay_ms": RETRY_SOON_MS}) for evens in taken]
     assert leases(store) <= LEASES_MAX + LEASES_ROOM + TAKEOVERS_MAX

@@ -16,7 +16,7 @@ def instance(store: Store, clock: Clock, seed: int = 0) -> Api:
     return Api(Service(store, clock.runtime(seed), SIGNING_KEY))
 
 
-def with_messages(store: Store, clock: Clock, messages: int, **group: int) -> Api:
+def with_messages(store: Store, clock: Clock, messages: int, **group: int | str) -> Api:
     """An instance that has created a topic `t` with one queue, its group `g`, and this number of messages."""
     api = instance(store, clock)
     api.put_topic("t", {"queues": 1})
