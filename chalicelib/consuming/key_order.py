@@ -49,11 +49,11 @@ class KeyOrder:
         most = want if most is None else most
         choice = key_plan.choose(view.cursor, view.group, in_turn, most, now, freed)
         picked = key_plan.arrange(view.cursor, window, choice)
-        if choice.chosen and not picked.count:  # too many would be set aside: those that come first leave the fewest
+        if not picked.count:  # too many would be set aside: those that come first leave the fewest
             by_offset = sorted(in_turn, key=lambda ready: ready.offset)
             choice = key_plan.choose(view.cursor, view.group, by_offset, most, now, freed)
             picked = key_plan.arrange(view.cursor, window, choice)
-        is_gone = len(window.offsets) == PASSED_AT_ONCE_MAX and not (window.wanted or choice.chosen)
+        is_gone = len(window.offsets) == PASSED_AT_ONCE_MAX and not window.wanted
         if is_gone and view.is_past_retention(now):
             return self._skipper.past_expired(view, picked)
         settled = len(picked.passed) - len(picked.aside)

@@ -139,9 +139,7 @@ def test_neighbours_in_a_lease_are_named_together() -> None:
 @pytest.mark.parametrize(
     ("count", "taken"), [(LEASES_MAX, (0, 0)), (LEASES_MAX - 1, (0, 0)), (LEASES_MAX - 2, (10, 10))]
 )
-def test_a_cursor_without_room_for_a_claim_and_what_it_sets_aside_takes_nothing_fresh(
-    count: int, taken: tuple[int, int]
-) -> None:
+def test_a_cursor_without_room_for_two_leases_takes_nothing_fresh(count: int, taken: tuple[int, int]) -> None:
     cursor, known = with_leases(count)
     picked, _ = planned(cursor, known, 10)
     assert (picked.count, picked.fresh, picked.is_limited) == (*taken, not taken[0])
