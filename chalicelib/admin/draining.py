@@ -86,7 +86,7 @@ class Draining:
 
     def _waiting(self, topic: Topic, queue: int) -> str | None:
         """Which messages wait for this queue, in words, after the newest decision about its delays was carried out."""
-        if queue in self._transactions.asked_queues(topic):
+        if self._transactions.ask_for(topic, queue):
             return "transactions that are not decided have messages for it"
         self._decisions.standing(topic, queue, until_ms=0)
         since = keys.FIRST

@@ -76,8 +76,8 @@ class Correlations:
 
 def _read(content: bytes) -> Correlation | None:
     """What an id says whose signature is not checked yet; None if it cannot be one."""
-    head, (topic_id, colon, topic_name) = content[:_HEAD_BYTES], content[_HEAD_BYTES:].partition(b":")
-    if not (head.startswith(_VERSION) and colon and topic_id.isascii() and topic_name.isascii()):
+    head, (topic_id, _, topic_name) = content[:_HEAD_BYTES], content[_HEAD_BYTES:].partition(b":")
+    if not (head.startswith(_VERSION) and topic_id.isascii() and topic_name.isascii()):
         return None
     times, nonce = head[len(_VERSION) : -NONCE_BYTES], head[-NONCE_BYTES:]
     asked_at_ms, timeout_ms = (int.from_bytes(part, "big") for part in (times[:_INSTANT_BYTES], times[_INSTANT_BYTES:]))

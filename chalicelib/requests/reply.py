@@ -8,7 +8,6 @@ time-out never has a reply.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -48,13 +47,12 @@ def fingerprint(reply: Message) -> bytes:
 def store(correlation: Correlation, entry: Entry, content: bytes, by: Replier | None) -> Write:
     """Stores the reply, unless there is another or the request has timed out. `content`: its fingerprint."""
     about = {"at": entry.stored_at_ms, "entry": entry.as_item(), "content": content}
-    replier = by.as_attributes() if by else {}
-    return _write(correlation, {**about, **replier}, lambda before: is_reply(before) and before["content"] == content)
+    return _write(correlation, {**about, **(by.as_attributes() if by else {})})
 
 
 def time_out(correlation: Correlation, now: int) -> Write:
     """Ends the request without a reply, unless there is one."""
-    return _write(correlation, {"at": now}, lambda before: not is_reply(before))
+    return _write(correlation, {"at": now})
 
 
 def is_reply(item: Item) -> bool:
@@ -62,11 +60,11 @@ def is_reply(item: Item) -> bool:
     return "entry" in item
 
 
-def _write(correlation: Correlation, attributes: dict[str, Any], is_same: Callable[[Item], bool]) -> Write:
+def _write(correlation: Correlation, attributes: dict[str, Any]) -> Write:
+    """Where it is refused its caller goes by what is there, which may be its own."""
     call = {"asked_at": correlation.asked_at_ms, "reply_by": correlation.reply_by_ms, "ttl": correlation.ttl}
     return Write(
         correlation.key,
         (Absent(("at",)),),
         tuple(Set((name,), value) for name, value in {**attributes, **call}.items()),
-        landed=is_same,
     )

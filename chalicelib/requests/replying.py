@@ -44,10 +44,10 @@ class Answerer:
 
     def _replier(self, correlation: Correlation, text: str) -> Replier | None:
         receipt = self._receipts.read(text, correlation.topic_id)
-        group_name = self._catalogue.group_name(correlation.topic_id, receipt.group_id) if receipt else None
-        if receipt is None or group_name is None:
+        if receipt is None:
             return None
-        return Replier(group_name, receipt.queue, receipt.offset, receipt.attempt, receipt.taken_at_ms)
+        group = self._catalogue.group_name(correlation.topic_id, receipt.group_id)
+        return Replier(group, receipt.queue, receipt.offset, receipt.attempt, receipt.taken_at_ms) if group else None
 
     def _answer(self, correlation: Correlation, reply: Message, kept: Message, replier: Replier | None) -> None:
         now = self._runtime.now()
@@ -64,9 +64,9 @@ class Answerer:
         try:
             item = self._store.write(store(correlation, entry, content, replier))
         except Refused as refused:
-            _demand_same(correlation, refused.before, content, is_late)
-        else:
-            self._arrivals.tell(correlation.key, item)
+            item = refused.before
+            _demand_same(correlation, item, content, is_late)
+        self._arrivals.tell(correlation.key, item)
 
     def _ack(self, correlation: Correlation, text: str, replier: Replier | None) -> list[Failure]:
         """A receipt is valid for the topic of the request, as it is now."""
@@ -74,7 +74,7 @@ class Answerer:
             topic = self._catalogue.topic(correlation.topic_name)
             if topic.id != correlation.topic_id:  # perhaps it was made again a moment ago
                 topic = self._catalogue.current_topic(correlation.topic_name)
-            if replier and topic.id == correlation.topic_id:
+            if replier:
                 return self._ack_receipts(topic, replier.group, [text])
         except (TopicNotFound, GroupNotFound):
             pass

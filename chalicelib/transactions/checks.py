@@ -18,7 +18,7 @@ from chalicelib.store import Range, raise_trouble
 from chalicelib.store.paging import page, token_of
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
-from chalicelib.transactions.half import Undecided, asked_queues
+from chalicelib.transactions.half import Undecided
 
 POLL_MS_MIN = 10
 POLL_MS_MAX = SECOND_MS
@@ -74,9 +74,9 @@ class Checks:
                 return []
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
 
-    def asked_queues(self, topic: Topic) -> set[int]:
-        """The queues that undecided transactions asked for. Costs a read of all of them."""
-        return {queue for items in self._pages(topic) for queue in asked_queues(items)}
+    def ask_for(self, topic: Topic, queue: int) -> bool:
+        """Whether undecided transactions asked for this queue. Costs a read of all of them."""
+        return any(queue in Undecided.of(item).asked for items in self._pages(topic) for item in items)
 
     def overdue(self, topic: Topic) -> Iterator[Undecided]:
         """Those that nobody decided about in time."""

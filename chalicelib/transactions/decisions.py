@@ -134,8 +134,7 @@ class Decisions:
             self._store.write_together([undecided.remove(topic.id), decided.record(topic, undecided.id), *more])
         except Refused:
             return None
-        if undecided.entry.data is None:
-            self._payloads.remove(topic.id, [undecided.entry])
+        self._payloads.remove(topic.id, [undecided.entry])
         return decided
 
     def _placed(

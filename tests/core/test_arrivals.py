@@ -37,6 +37,7 @@ def test_two_that_wait_for_one_reply_read_it_once() -> None:
         arrivals.tell(key(1), {"at": 1})
         assert one.item == other.item == {"at": 1}
     arrivals.tell(key(1), {"at": 1})  # nobody waits any more
+    assert not arrivals._expected
 
 
 def test_those_that_are_due_longest_are_read_first() -> None:

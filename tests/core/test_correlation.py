@@ -75,13 +75,17 @@ def test_an_id_is_no_receipt_and_a_receipt_is_no_id() -> None:
     receipts = Receipts(signing_key())
     assert receipts.read(CORRELATIONS.sign(EXAMPLE), EXAMPLE.topic_id) is None
     assert not is_known(sign(Receipt(EXAMPLE.topic_id, "g", "", 0, 1, "t", 0, 0, 1, 1), KEY))
-    assert not is_known(signed(b"receipt", b"1" + bytes(17) + b"topic-id:orders", KEY))
+    content = bytes(17) + b"topic-id:orders"
+    assert is_known(signed(b"request", b"1" + content, KEY))
+    assert not is_known(signed(b"receipt", b"1" + content, KEY))
+    assert not is_known(signed(b"request", b"2" + content, KEY))
 
 
 def test_a_made_up_text_does_not_make_a_key() -> None:
     store = MemoryStore()
     correlations = Correlations(signing_key(None, store))
-    for text in ("", "x", "A" * 64, "é"):
+    too_long = b"1" + bytes(17) + b"t" * CORRELATION_ID_CHARS_MAX
+    for text in ("", "x", "A" * 64, "é", signed(b"request", too_long, KEY)):
         with pytest.raises(RequestNotFound):
             correlations.read(text)
-    assert store.meter.write_units == 0
+    assert store.meter.requests == 0

@@ -158,6 +158,24 @@ def test_messages_are_counted_since_the_start(client: Client, topic: Topic, grou
         assert scrape.value(f"{name}_messages_total", topic="orders", group="billing") == number, name
 
 
+def test_messages_of_a_transaction_are_counted_by_the_commit_that_stores_them(
+    client: Client, store: TroubledStore, topic: Topic
+) -> None:
+    path, other = f"{topic.path}/transactions", client.another()
+    begun = client.post(path, messages=[{"body": "a"}, {"body": "b"}]).json["transaction_id"]
+
+    def commit_first(verb: str, _about: object) -> None:
+        if verb == "write_together":
+            store.before = unavailable()
+            other.post(f"{path}/{begun}/commit")
+
+    assert Scrape(client).value("produced_messages_total", topic="orders") is None
+    store.before = commit_first
+    assert client.post(f"{path}/{begun}/commit").status == 200
+    counts = [Scrape(each).value("produced_messages_total", topic="orders") or 0 for each in (client, other)]
+    assert counts == [0, 2]
+
+
 def test_each_instance_counts_for_itself(client: Client, topic: Topic, group: Group) -> None:
     topic.produce("a")
     other = client.another()

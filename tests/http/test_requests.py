@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import BODY_BYTES_MAX, HOUR_MS, REPLY_KEPT_MS
+from chalicelib.table.writes import Key
 from local.memory.store import MemoryStore
 from tests.support.client import Answer, Client, Group, Json, Topic
 from tests.support.clock import Clock
@@ -233,6 +235,37 @@ def test_a_call_that_waits_for_the_deadline_learns_what_it_brings(topic: Topic, 
     assert ask(topic, timeout_ms=1_000).problem == (504, "ReplyTimeout")
 
 
+def test_a_reply_that_arrives_just_before_the_time_out_is_the_answer(
+    topic: Topic, store: TroubledStore, clock: Clock
+) -> None:
+    """By the clock of its replier it was in time."""
+    correlation_id, other = asked(topic), topic.client.another()
+
+    def reply_first(verb: str, _about: object) -> None:
+        if verb == "write":
+            store.before, clock.set_back_ms = unavailable(), 1
+            assert reply(other, correlation_id).status == 201
+            clock.set_back_ms = 0
+
+    clock.sleep(3_000)
+    store.before = reply_first
+    assert body_of(fetch(topic.client, correlation_id)) == "4"
+
+
+def test_a_call_ends_when_its_client_has_hung_up(topic: Topic, clock: Clock) -> None:
+    began_ms = clock.ms
+    with deadline.caller(lambda: clock.ms > began_ms + 100):
+        assert ask(topic).status == 202
+    assert clock.ms < began_ms + 150
+
+
+def test_a_reply_whose_payload_is_lost_is_no_answer(topic: Topic, store: TroubledStore) -> None:
+    correlation_id = asked(topic)
+    assert reply(topic.client, correlation_id, Random(1).randbytes(300_000).hex()).status == 201
+    store.remove_all([Key(pk, sk) for pk, items in store._items.items() for sk in items if pk.startswith("payload#")])
+    assert fetch(topic.client, correlation_id).problem == (503, "StoreUnavailable")
+
+
 def test_the_asking_instance_may_die(topic: Topic, group: Group, store: TroubledStore, clock: Clock) -> None:
     """The caller asks again elsewhere, with the id that it got from the problem."""
     store.before = lambda verb, about: StoreUnavailable("down") if verb == "read" and "reply#" in str(about) else None
@@ -263,6 +296,21 @@ def test_the_ack_follows_the_reply_and_can_be_repeated(topic: Topic, group: Grou
         answer = reply(other, message["correlation_id"], receipt=message["receipt"])
         assert (answer.status, answer.json) == (201, {"acked": 1, "failed": []})
     assert group.totals() == (0, 0, 0, 0)
+
+
+def test_a_stored_reply_tells_of_the_receipt_it_came_with(
+    topic: Topic, group: Group, store: TroubledStore, clock: Clock
+) -> None:
+    def told(**pop: Any) -> Json:
+        correlation_id = asked(topic)
+        message = group.take_one(**pop)
+        assert reply(topic.client, correlation_id, receipt=message["receipt"]).json["acked"] == 1
+        *_, [item] = (items.values() for pk, items in store._items.items() if pk.startswith("reply#"))
+        return {name: item[name] for name in ("group", "queue", "offset", "attempt", "taken_at") if name in item}
+
+    known = {"group": "billing", "queue": 0, "attempt": 1}
+    assert told() == {**known, "offset": 0, "taken_at": clock.ms}
+    assert told(attempt_id="a") == {**known, "offset": 1}
 
 
 def test_a_lost_lease_fails_beside_the_stored_reply(topic: Topic, group: Group, clock: Clock) -> None:
@@ -419,3 +467,8 @@ def test_a_send_that_fails_is_answered_at_once(topic: Topic, store: TroubledStor
     assert answer.problem == (503, "StoreUnavailable")
     assert ("outcome" in answer.json) == ("correlation_id" in answer.json) == is_unknown
     assert topic.client.clock.ms == began_ms
+
+
+def test_a_request_that_could_not_be_signed_has_no_id(topic: Topic, store: TroubledStore) -> None:
+    store.before = unknown("write")  # the first makes the key
+    assert "correlation_id" not in ask(topic).json

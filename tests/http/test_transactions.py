@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import CHECKED_MAX, HALF_MESSAGES_MAX, ROLLBACK_AFTER_MS_MAX
+from chalicelib.base.limits import CHECKED_MAX, HALF_MESSAGES_MAX, MESSAGE_JSON_BYTES_MAX, ROLLBACK_AFTER_MS_MAX
+from chalicelib.delays.decision import PROMOTED_MAX
+from chalicelib.store import Keys
+from chalicelib.table.writes import Key
 from chalicelib.transactions.decisions import NO_QUEUE
+from chalicelib.upkeep.sweeps import SWEEP_MS
 from tests.support.client import Answer, Client, Group, Json, Topic, bodies, offsets
 from tests.support.clock import START_MS, Clock
 from tests.support.hooks import refuse_secrets
-from tests.support.troubled_store import TroubledStore, unavailable, unknown
+from tests.support.troubled_store import Trouble, TroubledStore, unavailable, unknown
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+LARGE = Random(1).randbytes(2_000).hex()
+"""Too large for the item of a transaction."""
 
 
 def asked_to_begin(topic: Topic, *messages: str | Json, **fields: Any) -> Answer:
@@ -65,6 +75,35 @@ def ids(transactions: list[Json]) -> list[str]:
     return [transaction["transaction_id"] for transaction in transactions]
 
 
+Moment = Callable[[str, Any], bool]
+"""Whether this is the request to the store, by its verb and what it is about."""
+
+
+def is_decision(verb: str, _about: Any) -> bool:
+    return verb == "write_together"
+
+
+def is_write(verb: str, _about: Any) -> bool:
+    return verb == "write"
+
+
+def is_read_of_payloads(verb: str, about: Any) -> bool:
+    return verb == "read" and any(
+        key.pk.startswith("payload#") for read in about if isinstance(read, Keys) for key in read.keys
+    )
+
+
+def first(moment: Moment, act: Callable[[], Any], store: TroubledStore) -> Trouble:
+    """Just before the first such request, another instance does something."""
+
+    def intrude(verb: str, about: Any) -> None:
+        if moment(verb, about):
+            store.before = unavailable()
+            act()
+
+    return intrude
+
+
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
 
@@ -87,6 +126,12 @@ def test_a_half_message_is_seen_when_it_is_committed_and_not_before(topic: Topic
 def test_a_commit_makes_messages_visible_before_it_answers(topic: Topic) -> None:
     commit(topic, begin(topic, "a", "b"))
     assert bodies(topic.read()["messages"]) == ["a", "b"]
+
+
+def test_a_commit_delivers_what_was_due_before_it(topic: Topic, clock: Clock) -> None:
+    topic.produce(*["a"] * (PROMOTED_MAX + 1), delay_ms=1)
+    clock.sleep(2)
+    assert offsets(commit(topic, begin(topic, "a", "b"))) == [PROMOTED_MAX + 1, PROMOTED_MAX + 2]
 
 
 def test_a_committed_message_is_found_by_its_id(topic: Topic) -> None:
@@ -194,7 +239,7 @@ def test_an_unknown_transaction_is_not_found(client: Client, topic: Topic, verb:
 
 
 def test_nothing_is_decided_after_the_rollback_was_due(topic: Topic, group: Group, clock: Clock) -> None:
-    late, last = begin(topic, "late", rollback_after_ms=1_000), begin(topic, "last", rollback_after_ms=1_000)
+    late, last = (begin(topic, body, check_after_ms=1_000, rollback_after_ms=1_000) for body in ("late", "last"))
     clock.sleep(999)
     assert len(undecided(topic)["transactions"]) == 2
     commit(topic, last)
@@ -208,13 +253,22 @@ def test_nothing_is_decided_after_the_rollback_was_due(topic: Topic, group: Grou
 
 
 def test_a_sweep_rolls_back_what_nobody_decided_about(client: Client, topic: Topic, clock: Clock) -> None:
-    large = Random(1).randbytes(2_000).hex()
-    old, young = begin(topic, large, rollback_after_ms=1_000), begin(topic, "young")
+    old, young = begin(topic, LARGE, rollback_after_ms=1_000), begin(topic, "young")
     clock.sleep(HOUR_MS)
     assert client.api.service.sweeps.expire().done >= 1
     assert not any(items for pk, items in client.store._items.items() if pk.startswith("payload#"))
     assert decide(topic, old, "commit").problem == (409, "TransactionEnded")
     assert ids(undecided(topic)["transactions"]) == [young]
+
+
+def test_a_sweep_rolls_back_for_as_long_as_it_has_time(
+    client: Client, store: TroubledStore, topic: Topic, clock: Clock
+) -> None:
+    for _ in range(4):
+        begin(topic, "a", rollback_after_ms=1)
+    clock.sleep(HOUR_MS)
+    store.before = lambda verb, _: clock.sleep(SWEEP_MS // 2 + 1) if verb == "write_together" else None
+    assert client.api.service.sweeps.expire().done == 2
 
 
 # -- beginning --------------------------------------------------------------------------------------------------------
@@ -251,6 +305,11 @@ def test_messages_that_no_response_could_carry_are_too_large(topic: Topic) -> No
     assert asked_to_begin(topic, *halves).problem == (413, "MessageTooLarge")
     assert asked_to_begin(topic, *["a" * 1_100_000] * 4).problem == (413, "MessageTooLarge")
     assert undecided(topic)["transactions"] == []
+    quotes, more = '"' * 700_000, 200_000  # four bytes each, in JSON in JSON
+    told = asked_to_begin(topic, quotes, quotes + "a" * more).json["detail"]
+    most = more - (int(re.search(r"is (\d+) bytes", told)[1]) - MESSAGE_JSON_BYTES_MAX)
+    assert asked_to_begin(topic, quotes, quotes + "a" * (most + 1)).problem == (413, "MessageTooLarge")
+    assert asked_to_begin(topic, quotes, quotes + "a" * most).status == 201
 
 
 @pytest.mark.parametrize("field", ["check_after_ms", "rollback_after_ms"])
@@ -347,20 +406,15 @@ def test_two_checks_at_once_share_the_transactions(store: TroubledStore, topic: 
     halves = [begin(topic, "a", check_after_ms=1_000) for _ in range(4)]
     clock.sleep(1_000)
     faster: list[str] = []
-
-    def intrude(verb: str, about: Any) -> None:
-        if verb == "write":
-            store.before = unavailable()
-            faster.extend(ids(check(topic, other, max=2)))
-
-    store.before = intrude
+    store.before = first(is_write, lambda: faster.extend(ids(check(topic, other, max=2))), store)
     assert sorted(ids(check(topic, max=2)) + faster) == sorted(halves)
 
 
-def test_a_check_waits_until_one_is_due(topic: Topic, clock: Clock) -> None:
-    half = begin(topic, "a", check_after_ms=5_000)
-    assert ids(check(topic, wait_ms=20_000)) == [half]
-    assert clock.ms == START_MS + 5_000
+@pytest.mark.parametrize(("due_ms", "wait_ms"), [(1, 1), (5_000, 20_000)])
+def test_a_check_waits_until_one_is_due(topic: Topic, clock: Clock, due_ms: int, wait_ms: int) -> None:
+    half = begin(topic, "a", check_after_ms=due_ms)
+    assert ids(check(topic, wait_ms=wait_ms)) == [half]
+    assert clock.ms == START_MS + due_ms
 
 
 def test_a_waiting_check_sees_what_begins_meanwhile(topic: Topic, clock: Clock) -> None:
@@ -374,6 +428,26 @@ def test_a_check_waits_no_longer_than_asked(topic: Topic, clock: Clock) -> None:
     begin(topic, "a")
     assert check(topic, wait_ms=7_000) == []
     assert clock.ms == START_MS + 7_000
+
+
+def test_a_check_whose_client_has_hung_up_takes_nothing(topic: Topic, clock: Clock) -> None:
+    begin(topic, "a", check_after_ms=1_000)
+    with deadline.caller(lambda: clock.ms > START_MS):
+        assert check(topic, wait_ms=20_000) == []
+    assert clock.ms < START_MS + 1_000
+
+
+def test_a_check_returns_what_it_could_take(store: TroubledStore, topic: Topic, clock: Clock) -> None:
+    halves = [begin(topic, "a", check_after_ms=1) for _ in range(3)]
+    clock.sleep(1)
+    throttled = itertools.chain([StoreUnavailable("the store throttled")], itertools.repeat(None))
+    store.before = lambda verb, _: next(throttled) if verb == "write" else None
+    taken = ids(check(topic))
+    assert len(taken) == 2
+    store.before = unavailable("write")
+    assert topic.client.post(f"{topic.path}/transactions/check").problem == (503, "StoreUnavailable")
+    store.before = unavailable()
+    assert sorted(taken + ids(check(topic))) == sorted(halves)
 
 
 @pytest.mark.parametrize("fields", [{"max": 0}, {"max": CHECKED_MAX + 1}, {"wait_ms": -1}, {"wait_ms": 20_001}])
@@ -424,6 +498,12 @@ def test_a_list_shows_how_often_a_transaction_was_checked(topic: Topic, clock: C
     assert undecided(topic)["transactions"] == told
 
 
+def test_a_list_leaves_out_what_is_decided_while_it_reads(store: TroubledStore, topic: Topic) -> None:
+    half, other = begin(topic, LARGE), topic.client.another()
+    store.before = first(is_read_of_payloads, lambda: commit(topic, half, other), store)
+    assert undecided(topic)["transactions"] == []
+
+
 # -- trouble ----------------------------------------------------------------------------------------------------------
 
 
@@ -431,7 +511,7 @@ def test_a_list_shows_how_often_a_transaction_was_checked(topic: Topic, clock: C
 def test_a_decision_whose_answer_is_lost_can_be_repeated(
     store: TroubledStore, topic: Topic, group: Group, verb: str
 ) -> None:
-    half = begin(topic, "a", Random(1).randbytes(2_000).hex())
+    half = begin(topic, "a", LARGE)
     store.after = unknown("write_together")
     lost = decide(topic, half, verb)
     assert (lost.problem, lost.json["outcome"]) == ((503, "StoreUnavailable"), "unknown")
@@ -457,14 +537,25 @@ def test_a_committed_message_comes_though_the_commit_died(store: TroubledStore, 
     assert [each["message_id"] for each in commit(topic, half)] == [each["message_id"] for each in came]
 
 
-def test_a_commit_tells_that_a_message_was_cancelled_meanwhile(store: TroubledStore, topic: Topic) -> None:
+@pytest.mark.parametrize(("cancelled", "places"), [([0], [None, 0]), ([1], [0, None]), ([0, 1], [None, None])])
+def test_a_commit_tells_that_messages_were_cancelled_meanwhile(
+    store: TroubledStore, topic: Topic, cancelled: list[int], places: list[int | None]
+) -> None:
     half = begin(topic, "a", "b")
     store.before = no_promotion
     assert decide(topic, half, "commit").status == 503
     store.before = unavailable()
-    first = topic.client.get(f"{topic.path}/delayed").json["messages"][0]
-    assert topic.client.delete(f"{topic.path}/delayed/{first['message_id']}").status == 200
-    assert offsets(commit(topic, half)) == [None, 0]
+    waiting = topic.client.get(f"{topic.path}/delayed").json["messages"]
+    for place in cancelled:
+        assert topic.client.delete(f"{topic.path}/delayed/{waiting[place]['message_id']}").status == 200
+    assert offsets(commit(topic, half)) == places
+
+
+def test_a_commit_whose_messages_are_lost_decides_nothing(store: TroubledStore, topic: Topic) -> None:
+    half = begin(topic, LARGE)
+    store.remove_all([Key(pk, sk) for pk, items in store._items.items() for sk in items if pk.startswith("payload#")])
+    assert decide(topic, half, "commit").problem == (503, "StoreUnavailable")
+    roll_back(topic, half)
 
 
 def test_a_throttled_begin_stores_nothing(store: TroubledStore, topic: Topic, group: Group) -> None:
@@ -475,7 +566,7 @@ def test_a_throttled_begin_stores_nothing(store: TroubledStore, topic: Topic, gr
 
 
 def test_a_deleted_topic_takes_its_transactions_with_it(client: Client, topic: Topic) -> None:
-    halves = [begin(topic, Random(1).randbytes(2_000).hex()), begin(topic, "a")]
+    halves = [begin(topic, LARGE), begin(topic, "a")]
     topic.delete()
     assert [pk for pk, items in client.store._items.items() if items and not pk.startswith("log#")] == []
     again = client.topic("orders")
@@ -484,15 +575,12 @@ def test_a_deleted_topic_takes_its_transactions_with_it(client: Client, topic: T
         assert decide(again, half, "commit").problem == (404, "TransactionNotFound")
 
 
-def test_a_commit_during_the_deletion_delivers_nothing(store: TroubledStore, client: Client, topic: Topic) -> None:
-    half = begin(topic, "a")
-
-    def delete(verb: str, about: Any) -> None:
-        if verb == "write_together":
-            store.before = unavailable()
-            Topic(client.another(), topic.name).delete()
-
-    store.before = delete
+@pytest.mark.parametrize("moment", [is_decision, is_read_of_payloads])
+def test_a_commit_during_the_deletion_delivers_nothing(
+    store: TroubledStore, client: Client, topic: Topic, moment: Moment
+) -> None:
+    half = begin(topic, LARGE)
+    store.before = first(moment, Topic(client.another(), topic.name).delete, store)
     assert decide(topic, half, "commit").status == 404
     again = client.topic("orders")
     assert again.group("g").pop()["messages"] == []

@@ -92,6 +92,17 @@ def test_delayed_messages_requests_and_transactions_have_zones(client: Client, t
     assert {*stored} <= {2, 3}
 
 
+def test_a_half_message_goes_where_its_key_goes_when_it_is_committed(
+    client: Client, topic: Topic, clock: Clock
+) -> None:
+    messages = [{"body": "x", "key": key, "zone": "a"} for key in "klmnopqr"]
+    begun = client.post(f"{topic.path}/transactions", messages=messages).json["transaction_id"]
+    client.put(topic.path, queues=9)
+    clock.sleep(MINUTE_MS)
+    made = client.post(f"{topic.path}/transactions/{begun}/commit").json["messages"]
+    assert [{message["queue"]} for message in made] == [placed(topic, key=key) for key in "klmnopqr"]
+
+
 @pytest.mark.parametrize("zone", ["c", "A"])
 def test_an_unknown_zone_is_refused_and_the_known_ones_are_named(client: Client, topic: Topic, zone: str) -> None:
     group = topic.group("billing")

@@ -13,7 +13,9 @@ import pytest
 from chalicelib.base.errors import TransactionEnded, TransactionNotFound
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
-from chalicelib.transactions.half import TransactionId
+from chalicelib.store import Keys
+from chalicelib.table.writes import Refused
+from chalicelib.transactions.half import TransactionId, Undecided
 from chalicelib.transactions.request import Begin
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 
@@ -204,6 +206,18 @@ def test_a_transaction_that_came_back_late_is_not_decided_again(scene: Scene) ->
         fresh.roll_back(fresh.instance())
         fresh.store.remove_all([key.key(fresh.topic.id)])
         assert fresh.verdict() == []
+
+
+def test_a_late_begin_does_not_undo_a_check(scene: Scene) -> None:
+    fresh = scene.copy()
+    key = TransactionId.parse(fresh.id)
+    assert key
+    [item] = fresh.store.read([Keys([key.key(fresh.topic.id)])])[0]
+    checks = fresh.instance().transactions.checks
+    assert len(checks.check(fresh.topic, 1, 0)) == 1
+    with pytest.raises(Refused):
+        fresh.store.write_together([Undecided.of(item).begin(fresh.topic)])
+    assert checks.check(fresh.topic, 1, 0) == []
 
 
 def test_a_commit_delivers_nothing_after_the_record_of_a_rollback_expired(scene: Scene) -> None:
