@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from chalicelib.base.errors import AlreadyReplied, GroupNotFound, RequestExpired, TopicNotFound
 from chalicelib.base.message import ENTRY_ID_BYTES, Message
 from chalicelib.catalogue.catalogue import Env
@@ -70,14 +72,9 @@ class Answerer:
 
     def _ack(self, correlation: Correlation, text: str, replier: Replier | None) -> list[Failure]:
         """A receipt is valid for the topic of the request, as it is now."""
-        try:
-            topic = self._catalogue.topic(correlation.topic_name)
-            if topic.id != correlation.topic_id:  # perhaps it was made again a moment ago
-                topic = self._catalogue.current_topic(correlation.topic_name)
-            if replier:
-                return self._ack_receipts(topic, replier.group, [text])
-        except (TopicNotFound, GroupNotFound):
-            pass
+        if replier:
+            with suppress(TopicNotFound, GroupNotFound):
+                return self._ack_receipts(self._catalogue.topic(correlation.topic_name), replier.group, [text])
         return [Failure(text, RECEIPT_INVALID)]
 
 

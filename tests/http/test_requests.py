@@ -112,7 +112,7 @@ def test_every_group_sees_the_request_and_the_first_reply_wins(topic: Topic, gro
 
 @pytest.mark.parametrize("size", [1, 300_000, BODY_BYTES_MAX])
 def test_a_reply_comes_out_byte_for_byte(topic: Topic, size: int) -> None:
-    body = base64.b64encode(bytes(range(256)) * (size // 256) + b"x" * (size % 256)).decode()
+    body = base64.b64encode(Random(size).randbytes(size)).decode()
     correlation_id = asked(topic)
     path = f"/requests/{correlation_id}/reply"
     for _ in range(2):
@@ -301,16 +301,23 @@ def test_the_ack_follows_the_reply_and_can_be_repeated(topic: Topic, group: Grou
 def test_a_stored_reply_tells_of_the_receipt_it_came_with(
     topic: Topic, group: Group, store: TroubledStore, clock: Clock
 ) -> None:
+    def stored_reply() -> Json:
+        *_, [item] = (items.values() for pk, items in store._items.items() if pk.startswith("reply#"))
+        return {name: item[name] for name in ("group", "queue", "offset", "attempt", "taken_at") if name in item}
+
     def told(**pop: Any) -> Json:
         correlation_id = asked(topic)
         message = group.take_one(**pop)
         assert reply(topic.client, correlation_id, receipt=message["receipt"]).json["acked"] == 1
-        *_, [item] = (items.values() for pk, items in store._items.items() if pk.startswith("reply#"))
-        return {name: item[name] for name in ("group", "queue", "offset", "attempt", "taken_at") if name in item}
+        return stored_reply()
 
     known = {"group": "billing", "queue": 0, "attempt": 1}
     assert told() == {**known, "offset": 0, "taken_at": clock.ms}
     assert told(attempt_id="a") == {**known, "offset": 1}
+    correlation_id, message = asked(topic), group.take_one()
+    group.delete()
+    assert reply(topic.client.another(), correlation_id, receipt=message["receipt"]).json["acked"] == 0
+    assert stored_reply() == {}
 
 
 def test_a_lost_lease_fails_beside_the_stored_reply(topic: Topic, group: Group, clock: Clock) -> None:
