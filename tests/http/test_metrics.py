@@ -158,9 +158,7 @@ def test_messages_are_counted_since_the_start(client: Client, topic: Topic, grou
         assert scrape.value(f"{name}_messages_total", topic="orders", group="billing") == number, name
 
 
-def test_messages_of_a_transaction_are_counted_by_the_commit_that_stores_them(
-    client: Client, store: TroubledStore, topic: Topic
-) -> None:
+def test_the_commit_that_stores_messages_counts_them(client: Client, store: TroubledStore, topic: Topic) -> None:
     path, other = f"{topic.path}/transactions", client.another()
     begun = client.post(path, messages=[{"body": "a"}, {"body": "b"}]).json["transaction_id"]
 
