@@ -67,10 +67,10 @@ class DeadLetterQueue:
         """The letters of these messages, each once; in a broadcast group those of all consumers. Raises MessageNotFound
         if a message has none."""
         parsed = {text: parse_message_id(text) or self._delayed.place(topic, text) for text in message_ids}
-        places = sorted({place[1:3] for place in parsed.values() if place and place[1] < topic.most})
+        places = sorted({place[1:3] for place in parsed.values() if place})
         keyed = [keys.dead(topic.id, group.id, *place) for place in places]
         ranges: list[Read] = [Range(key.pk, key.sk, key.sk + keys.LAST, strong=True) for key in keyed]
-        answers = self._store.read(ranges if group.is_broadcast else [Keys(keyed, strong=True)]) if keyed else []
+        answers = self._store.read(ranges if group.is_broadcast else [Keys(keyed, strong=True)])
         letters = [DeadLetter.of(item) for items in answers for item in items]
         dead = {letter.place for letter in letters}
         chains = self._chains(topic, sorted(dead))

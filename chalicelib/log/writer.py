@@ -212,10 +212,9 @@ class LogWriter:
         if self._runtime.uptime() > until_ms:
             raise StoreUnavailable("too many writers compete for one queue")
         sized = [(appending.entry, self.inline_bytes_max(appending.log)) for appending in waiting]
-        if any(entry.size > bytes_max for entry, bytes_max in sized):
-            spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
-            for appending, entry in zip(waiting, spilled, strict=True):
-                appending.entry = entry
+        spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
+        for appending, entry in zip(waiting, spilled, strict=True):
+            appending.entry = entry
         writes: list[Write] = []
         for appending in waiting:
             tail = self.tail(topic, appending.log)

@@ -54,7 +54,7 @@ class Alarms:
             if not is_calm(stored, own, now, is_told):
                 with troubles.kept():
                     changes += self._check(stored.topic, stored.group)
-            elif is_told:
+            else:
                 dead = sum(cursor.dead for cursor in stored.stored_cursors)
                 measured(Backlog(stored.topic.name, stored.group.name, 0, dead, age_ms=0, is_raised=False))
         return changes
@@ -112,7 +112,7 @@ def is_calm(stored: StoredGroup, ends: Sequence[int], now: int, is_told: bool = 
     """Whether the group is certainly below its thresholds: an upper estimate that needs no further read. `is_told`:
     below a threshold of one ready message, so that its backlog is known too."""
     has_pages = any(cursor.pages for cursor in stored.cursors)
-    if stored.alarm_state.is_raised or stored.group.is_broadcast or has_pages or stored.group.alarm is None:
+    if stored.alarm_state.is_raised or has_pages or stored.group.alarm is None:
         return False
     queues = of_group(stored.group, stored.cursors, [0] * len(ends), ends, now)
     ready = sum(queue.ready for queue in queues)

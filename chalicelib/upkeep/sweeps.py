@@ -176,7 +176,7 @@ class Sweeps:
                 drained: int | None = None  # unless trouble comes first
                 with troubles.kept():
                     own = [stored for stored in groups if stored.topic is topic]
-                    drained = self._drain(topic, own) if topic.most > topic.queues else 0
+                    drained = self._drain(topic, own)
                 if topic.draining or drained != 0:
                     swept += Swept(1, drained or 0)
                     needed.add(topic.name)
@@ -270,7 +270,7 @@ class Sweeps:
                 self._agenda.appoint(PUSH, stored.topic.name, ALWAYS_MS)
         for topic in topics:
             own = [stored for stored in groups if stored.topic is topic]
-            if topic.draining or (topic.most > topic.queues and self._admin.draining.returning(topic, own)):
+            if topic.draining or self._admin.draining.returning(topic, own):
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
 
     def _trim(self, topic: Topic, until_ms: int) -> Swept:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.admin.groups import GroupDetails, Groups
 from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
@@ -66,6 +67,7 @@ def test_an_alarm_is_raised_at_the_threshold_and_cleared_below_it(topic: Topic, 
 
 
 def test_an_alarm_says_what_about_and_when(topic: Topic, desk: Desk, clock: Clock) -> None:
+    alarms = topic.client.topic("decant.alarms", queues=8)
     topic.group("billing", alarm={"ready": 2, "age_ms": 60_000})
     topic.produce("a", "b")
     clock.sleep(249)
@@ -82,6 +84,7 @@ def test_an_alarm_says_what_about_and_when(topic: Topic, desk: Desk, clock: Cloc
     }
     assert (message["key"], message["tag"]) == ("orders/billing", "raised")
     assert message["properties"] == {"topic": "orders", "group": "billing"}
+    assert alarms.produce("x", key="orders/billing")[0]["queue"] == message["queue"]
 
 
 def test_the_age_of_the_oldest_ready_message_raises_an_alarm_too(topic: Topic, desk: Desk, clock: Clock) -> None:
@@ -170,6 +173,29 @@ def test_new_thresholds_replace_both_and_count_from_the_next_check_on(topic: Top
     assert (desk.check(), group.progress()["alarm"]) == (0, {"ready": 3})
     group.change(alarm={"ready": 4})
     assert (desk.check(), desk.told()) == (1, ["raised", "cleared"])
+
+
+def test_a_check_leaves_another_group_of_the_name_to_the_next(
+    client: Client, topic: Topic, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = topic.group("billing", alarm={"ready": 1})
+    topic.produce("a")
+    assert desk.check() == 1
+    other = client.another()
+    read, details = client.api.service.sweeps._alarms._groups, Groups.details
+
+    def meanwhile(*asked: Any) -> GroupDetails:
+        monkeypatch.undo()
+        group.seen_by(other).delete()
+        other.put(group.path, start="latest", alarm={"ready": 1})
+        client.api.service.env.catalogue.groups(client.api.service.env.catalogue.current_topic("orders"))
+        calm = details(read, *asked)
+        topic.produce("b")
+        assert Desk(other).check() == 1
+        return calm
+
+    monkeypatch.setattr(read, "details", meanwhile)
+    assert (desk.check(), desk.told()) == (0, ["raised", "raised"])
 
 
 @pytest.mark.parametrize("nothing", [{}, {"ready": None, "age_ms": None}])

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import KIB, MIB
+from chalicelib.base.limits import KIB
+from chalicelib.dead_letters import move
+from chalicelib.table.writes import Key
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
+from tests.support.orders import noise
 
 LEASE_MS = 1_000
 
@@ -103,7 +106,7 @@ def test_a_nack_at_the_last_attempt_and_a_bury_move_with_their_reasons(
 
 
 def test_a_bury_without_a_reason_tells_none(topic: Topic, group: Group, reader: Group) -> None:
-    topic.produce("hi")
+    topic.produce({"body": "hi", "properties": {"decant.reason": "another"}})
     bury(group, group.take_one())
     assert "decant.reason" not in moved(reader)[0]["properties"]
 
@@ -126,18 +129,57 @@ def test_messages_move_in_their_order_more_than_a_transaction_holds(
     assert bodies(moved(reader, 130)) == names
 
 
-@pytest.mark.parametrize("body_bytes", [2 * KIB, 300 * KIB, 3 * MIB])
-def test_large_bodies_move_whole(topic: Topic, group: Group, reader: Group, clock: Clock, body_bytes: int) -> None:
+@pytest.mark.parametrize("body_bytes", [2 * KIB, 300 * KIB])
+@pytest.mark.parametrize("moved_together", [1, 3])
+def test_large_bodies_move_whole(
+    topic: Topic,
+    group: Group,
+    reader: Group,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    body_bytes: int,
+    moved_together: int,
+) -> None:
+    monkeypatch.setattr(move, "MOVED_BYTES_MAX", moved_together * body_bytes)
     names = [f"{number}{'x' * body_bytes}" for number in range(4)]
     for name in names:
         topic.produce(name)
-    while group.pop(max_messages=4)["messages"]:
-        pass
+    group.take(4)
     expire(group, clock)
     came: list[str] = []
     while messages := reader.pop()["messages"]:
         came += bodies(messages)
     assert came == names
+
+
+def test_messages_move_to_the_queue_of_their_key(client: Client, topic: Topic) -> None:
+    graves = client.topic("many", queues=8)
+    reader = graves.group("reader")
+    group = topic.group("g", dead_letters={"topic": "many"})
+    names = list("abcdef")
+    topic.produce(*[{"body": "dead", "key": name} for name in names])
+    bury(group, *group.take(len(names)))
+    expected = {name: graves.produce("new", key=name)[0]["queue"] for name in names}
+    came = [message for _ in range(8) for message in reader.pop(max_messages=100)["messages"]]
+    assert {each["key"]: each["queue"] for each in came if each["body"] == "dead"} == expected
+
+
+def test_messages_that_the_log_has_dropped_only_leave_their_lease(
+    client: Client, topic: Topic, group: Group, reader: Group
+) -> None:
+    sent = noise(9, 300)
+    for body in sent:
+        topic.produce(body)
+    taken = group.take(9)
+    items = client.store._items
+    log = next(pk for pk in items if pk.startswith("log#"))
+    first, second = sorted(items[log])[:2]
+    client.store.remove_all([Key(log, first)])
+    fresh, base = group.seen_by(client.another()), int(second)
+    assert bury(fresh, taken[0]) == {"buried": 1, "failed": []}
+    assert bury(fresh, *taken[1:]) == {"buried": 8, "failed": []}
+    assert group.totals() == (0, 0, 0, 0)
+    assert bodies(moved(reader, 9 - base)) == sent[base:]
 
 
 def test_a_body_of_bytes_moves_as_bytes(topic: Topic, group: Group, reader: Group, clock: Clock) -> None:
@@ -160,14 +202,16 @@ def test_what_moves_twice_keeps_its_first_id_and_counts_on(
 ) -> None:
     last = client.topic("last").group("reader")
     second = graves.group("second", max_attempts=2, invisible_ms=LEASE_MS, dead_letters={"topic": "last"})
-    sent = topic.produce("hi")[0]
+    sent_at_ms = clock.now()
+    sent = topic.produce("hi", delay_ms=1_000)[0]
+    clock.sleep(1_000)
     group.take_one()
     expire(group, clock)
     second.take_one()
     expire(second, clock)
     expire(second, clock)
     properties = moved(last)[0]["properties"]
-    assert properties["sqs:id"] == sent["message_id"]
+    assert (properties["sqs:id"], properties["sqs:sent"]) == (sent["message_id"], str(sent_at_ms))
     assert [properties[name] for name in ("sqs:source", "sqs:origin", "sqs:count")] == ["second", "0:0", "3"]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DEAD_MS
+from chalicelib.base.limits import DEAD_MS, HOUR_MS
+from chalicelib.cursors.retries import PARKED_MAX
 from chalicelib.dead_letters import redrive as redrive_module
 from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX
 from chalicelib.dead_letters.redrive import REDRIVEN_LEASES_MAX
@@ -103,6 +104,33 @@ def test_a_page_of_large_messages_stays_within_a_response(topic: Topic, group: G
         page = dead(group, next=page["next"])
     assert offsets([*seen, *page["messages"]]) == [0, 1, 2]
     assert len(page["messages"]) < 3
+
+
+def test_a_page_has_no_less_for_large_messages_that_live(client: Client) -> None:
+    topic = client.topic("two", queues=2)
+    group = topic.group("billing")
+    topic.produce("dead", queue=0)
+    for _ in range(2):
+        topic.produce("x" * 3_000_000, queue=0)
+    topic.produce("lives", "dead", "dead", queue=1)
+    taken: list[Json] = []
+    while messages := group.pop(max_messages=10)["messages"]:
+        taken += messages
+    bury(group, *(each for each in taken if each["body"] == "dead"))
+    page = dead(group)
+    assert ([each["body"] for each in page["messages"]], page["next"]) == (["dead"] * 3, None)
+
+
+def test_pages_leave_out_no_message_beside_large_ones(topic: Topic, group: Group) -> None:
+    for number in range(3):
+        topic.produce(str(number), "x" * 2_700_000)
+        small, _ = group.take(2)
+        bury(group, small)
+    seen, page = [], dead(group)
+    while page["next"]:
+        seen += page["messages"]
+        page = dead(group, next=page["next"])
+    assert bodies([*seen, *page["messages"]]) == ["0", "1", "2"]
 
 
 def test_a_letter_whose_message_is_in_the_log_no_more_is_left_out(topic: Topic, group: Group, client: Client) -> None:
@@ -202,6 +230,61 @@ def test_bad_ids_are_refused_and_named(group: Group, ids: Any) -> None:
     answer = group.client.post(f"{group.path}/dead/redrive", message_ids=ids)
     assert answer.problem == (400, "InvalidField")
     assert "message_ids" in answer.json["detail"]
+
+
+def test_a_dead_message_of_a_queue_that_another_has_added_is_redriven(
+    topic: Topic, group: Group, client: Client
+) -> None:
+    assert group.pop()["messages"] == []
+    other = client.another()
+    other.put(topic.path, queues=2)
+    other.post(f"{topic.path}/messages", messages=[{"body": "a", "queue": 1}])
+    taken = group.seen_by(other).take_one()
+    bury(group.seen_by(other), taken)
+    assert redrive(group, taken["message_id"])[0] == 1
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_redrive_meets_a_message_that_dies_again(
+    topic: Topic, group: Group, client: Client, clock: Clock, is_reset: bool
+) -> None:
+    topic.produce("a")
+    bury(group, group.take_one())
+    other, together = group.seen_by(client.another()), client.store.write_together
+
+    def revive() -> None:
+        if is_reset:
+            other.reset("earliest")
+        else:
+            redrive(other)
+            clock.sleep(1)
+        again = other.take_one()
+
+        def meanwhile(writes: Any) -> None:
+            client.store.write_together = together  # type: ignore[method-assign]
+            bury(other, again)
+            together(writes)
+
+        client.store.write_together = meanwhile  # type: ignore[method-assign]
+
+    before_reading(client, "cursor#", revive)
+    redrive(group)
+    assert bodies(group.take(1)) == ["a"]
+
+
+def test_a_group_may_be_deleted_while_its_messages_die(topic: Topic, client: Client, clock: Clock) -> None:
+    group, together = topic.group("g", max_attempts=1), client.store.write_together
+    topic.produce("a")
+    group.take_one(invisible_ms=1)
+    clock.sleep(1)
+
+    def meanwhile(writes: Any) -> None:
+        client.store.write_together = together  # type: ignore[method-assign]
+        together(writes)
+        group.seen_by(client.another()).delete()
+
+    client.store.write_together = meanwhile  # type: ignore[method-assign]
+    assert client.post(f"{group.path}/pop").problem == (404, "GroupNotFound")
 
 
 def test_a_receipt_from_before_a_redrive_settles_nothing(topic: Topic, group: Group, client: Client) -> None:
@@ -325,6 +408,27 @@ def test_a_redrive_does_not_repeat_messages_that_a_reset_made_ready(topic: Topic
     assert group.ack(leased)["acked"] == 1
 
 
+def test_a_redrive_does_not_repeat_a_message_whose_retry_page_comes_back(
+    topic: Topic, group: Group, client: Client, clock: Clock
+) -> None:
+    topic.produce(*["x"] * (PARKED_MAX + 1))
+    bury(group, *group.take(PARKED_MAX + 1))
+    group.reset("earliest")
+    taken = group.take(PARKED_MAX + 1)
+    for message in taken:
+        group.nack(message, delay_ms=HOUR_MS)
+
+    clock.sleep(HOUR_MS - 1)
+
+    def bring_back() -> None:
+        clock.sleep(1)
+        group.seen_by(client.another()).take(PARKED_MAX + 1)
+
+    before_reading(client, "retry#", bring_back)
+    assert redrive(group, *(message["message_id"] for message in taken)) == (PARKED_MAX + 1, 0)
+    assert sum(group.totals()) == PARKED_MAX + 1
+
+
 def test_a_message_settled_after_a_reset_is_still_dead_and_redrivable(topic: Topic, group: Group) -> None:
     topic.produce("a")
     bury(group, group.take_one())
@@ -392,3 +496,17 @@ def test_a_redrive_and_a_purge_at_once_share_the_letters(topic: Topic, group: Gr
     client.store.write_together = meanwhile  # type: ignore[method-assign]
     assert purge(group) == 2
     assert group.totals() == (1, 0, 0, 0)
+
+
+def test_a_purge_without_a_cursor_ends_in_time(topic: Topic, group: Group, client: Client, clock: Clock) -> None:
+    topic.produce("a")
+    bury(group, group.take_one())
+    together, items = client.store.write_together, client.store._items
+    client.store.remove_all([Key(pk, sk) for pk in items for sk in items[pk] if sk.startswith("cursor#")])
+
+    def slowly(writes: Any) -> None:
+        clock.sleep(DEAD_MS)
+        together(writes)
+
+    client.store.write_together = slowly  # type: ignore[method-assign]
+    assert purge(group) == 0

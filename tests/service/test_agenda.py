@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOUR_MS, MINUTE_MS, STORED_LATE_MS_MAX
-from chalicelib.store import Keys, Range
+from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, RemoveItem, Write
 from local.memory.store import MemoryStore
@@ -218,6 +218,15 @@ def test_an_appointment_ends_when_nothing_is_left(api: Api, store: MemoryStore, 
     assert appointments(store) == []
 
 
+def test_appointments_of_a_deleted_group_end(api: Api, store: MemoryStore, clock: Clock) -> None:
+    api.produce("t", {"messages": [{"body": "a"}]})
+    api.pop("t", "g", {"max_messages": 1})
+    api.delete_group("t", "g")
+    assert appointments(store) == [("revive", "t#g")]
+    minutes(api, clock, 5)
+    assert appointments(store) == []
+
+
 def test_appointments_of_a_deleted_topic_and_group_end(api: Api, store: MemoryStore, clock: Clock) -> None:
     delayed(api, 5)
     api.produce("t", {"messages": [{"body": "a"}]})
@@ -243,8 +252,12 @@ def test_alarms_pushes_and_leaving_queues_stay_on_the_agenda(api: Api, store: Me
     minutes(api, clock, 4)
     assert appointments(store) == [("check", "t"), ("push", "t")]
     api.delete_group("t", "called")
+    api.put_topic("beside", {"queues": 2})
+    api.put_group("beside", "g", {"alarm": {"ready": 9}, "invisible_ms": HOUR_MS})
+    api.produce("beside", {"messages": [{"body": "a", "queue": 1}]})
+    api.pop("beside", "g", {})
     minutes(api, clock, 10)
-    assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [])
+    assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [("check", "beside")])
 
 
 def test_an_alarm_set_while_its_appointment_ends_is_checked(api: Api, store: MemoryStore, clock: Clock) -> None:
@@ -304,6 +317,49 @@ def test_a_message_redriven_in_a_queue_that_left_brings_it_back(api: Api, store:
     assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [])
     api.redrive_dead("t", "g", {})
     minutes(api, clock, 1)
+    [again] = api.pop("t", "g", {})["messages"]
+    api.ack("t", "g", {"receipts": [again["receipt"]]})
+    minutes(api, clock, 30)
+    assert (again["body"], api.get_topic("t").get("draining"), appointments(store)) == ("a", None, [])
+
+
+def test_a_check_that_meets_trouble_is_made_again(api: Api, store: MemoryStore, clock: Clock) -> None:
+    api.put_topic("t", {"queues": 2})
+    api.produce("t", {"messages": [{"body": "a", "queue": 1}]})
+    [message] = api.pop("t", "g", {})["messages"]
+    api.bury("t", "g", {"receipts": [message["receipt"]]})
+    api.put_topic("t", {"queues": 1})
+    minutes(api, clock, 30)
+    api.redrive_dead("t", "g", {})
+    clock.sleep(10 * MINUTE_MS)
+    true = store.read
+
+    def read(reads: Sequence[Read]) -> list[list[Item]]:
+        if any(isinstance(asked, Range) and asked.pk.startswith("log#") for asked in reads):
+            raise StoreUnavailable("throttled")
+        return true(reads)
+
+    store.read = read  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        api.service.sweeps.check()
+    store.read = true  # type: ignore[method-assign]
+    api.service.sweeps.check()
+    assert [each["body"] for each in instance(store, clock, 2).pop("t", "g", {})["messages"]] == ["a"]
+
+
+def test_a_delayed_message_stored_in_a_queue_that_left_brings_it_back(
+    api: Api, store: MemoryStore, clock: Clock
+) -> None:
+    api.put_topic("t", {"queues": 2})
+    clock.sleep(MINUTE_MS)
+    item = api.outbox_item("t", {"body": "a", "delay_ms": 10 * MINUTE_MS, "queue": 1})
+    api.put_topic("t", {"queues": 1})
+    minutes(api, clock, 40)
+    assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [])
+    store.put_all([item])
+    api.service.env.agenda.appoint("forward", "t", clock.now())
+    assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 0}
+    minutes(api, clock, 3)
     assert [each["body"] for each in api.pop("t", "g", {})["messages"]] == ["a"]
 
 
@@ -375,6 +431,19 @@ def test_a_note_of_an_earlier_release_stops_no_sweep(api: Api, store: MemoryStor
 
 def test_what_has_no_appointment_is_found_within_an_hour(api: Api, store: MemoryStore, clock: Clock) -> None:
     """A table of an earlier release has none at all."""
+    api.put_topic("a", {"queues": 1})
+    for name in ("shrunk", "redriven"):
+        api.put_topic(name, {"queues": 2})
+        api.put_group(name, "g", {"max_attempts": 1})
+    api.produce("redriven", {"messages": [{"body": "a", "queue": 1}]})
+    [message] = api.pop("redriven", "g", {})["messages"]
+    api.bury("redriven", "g", {"receipts": [message["receipt"]]})
+    api.put_topic("redriven", {"queues": 1})
+    clock.sleep(HOUR_MS)
+    api.service.sweeps.check()
+    api.service.sweeps.revive()
+    api.redrive_dead("redriven", "g", {})
+    api.put_topic("shrunk", {"queues": 1})
     delayed(api, 5)
     api.produce("t", {"messages": [{"body": "a"}]})
     api.pop("t", "g", {"max_messages": 1})

@@ -11,8 +11,10 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.errors import DecantError
+from chalicelib.catalogue.alarm import RAISED, AlarmState
 from chalicelib.delays.promoter import Promoter
-from chalicelib.table.writes import Refused, Write
+from chalicelib.table.writes import Item, Key, Refused, Write
+from chalicelib.upkeep.alarms import change
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance as instance_of
@@ -136,6 +138,12 @@ def test_a_check_that_sleeps_while_an_alarm_changes_sends_nothing_twice(scene: S
         assert said == (["raised", "cleared"] * 3)[: 4 + fresh.raised]
         finish(running, goes_on=True)
         assert fresh.verdict(turns=3) == said, f"asleep after request {request}"
+
+
+def test_a_change_of_an_alarm_knows_its_own_retry() -> None:
+    changing = change(Key("group", "alarm"), AlarmState(2, RAISED, 1), b"mine")
+    states: tuple[Item | None, ...] = (None, {"by": b"mine"}, {"by": b"another's"})
+    assert [changing.landed(before) for before in states] == [False, True, False]
 
 
 class Late(MemoryStore):

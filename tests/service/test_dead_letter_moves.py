@@ -51,6 +51,11 @@ def test_nothing_moves_into_a_topic_that_another_instance_has_deleted(
     api.produce(topic, {"messages": [{"body": "hi"}]})
     assert len(api.pop(topic, "g", {})["messages"]) == 1
     instance().delete_topic(dead)
+    service = instance().service
+    found = service.env.catalogue.current_topic(topic)
+    group = service.env.catalogue.group(found, "g")
+    [cursor] = service.cursors.consumers.all(found, group)
+    assert service.dead_letters.burial.bury(group, cursor, [], "r") == (cursor, [])
     assert [each["attempt"] for each in api.pop(topic, "g", {})["messages"]] == [2]
     instance().put_topic(dead, {"queues": 1})
     instance().put_group(dead, "reader", {})

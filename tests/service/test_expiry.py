@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import MessageNotFound
+from chalicelib.base.errors import MessageNotFound, StoreUnavailable
 from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.log.segment import Segment
-from chalicelib.store import Read
+from chalicelib.store import Range, Read
 from chalicelib.table.writes import Item, key_of
+from chalicelib.upkeep import expiry
 from local.memory.store import MemoryStore
+from tests.store.strict import StrictStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 
@@ -78,7 +80,11 @@ def bodies(messages: list[dict[str, Any]]) -> list[str]:
     return [each["body"] for each in messages]
 
 
-def test_segments_expired_a_day_ago_are_removed_and_the_log_goes_on(world: World) -> None:
+@pytest.mark.parametrize("page", [4, 100])
+def test_segments_expired_a_day_ago_are_removed_and_the_log_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(expiry, "_PAGE", page)
     world.produce(*["small"] * 3 * PER_SEGMENT, *[BIG] * 40, key="k")
     world.clock.sleep(GONE_MS)
     world.sweep()
@@ -86,6 +92,28 @@ def test_segments_expired_a_day_ago_are_removed_and_the_log_goes_on(world: World
     assert world.items("payload#") == world.items("index#") == []
     assert world.produce("new")[0]["offset"] == 3 * PER_SEGMENT + 40
     assert bodies(world.take(group="g", api=world.another())) == ["new"]
+
+
+def test_a_sweep_that_finds_another_has_removed_it_all_removes_nothing() -> None:
+    class Beside(StrictStore):
+        other: Api | None = None
+
+        def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+            found = super().read(reads)
+            if self.other and any(isinstance(read, Range) and read.pk.startswith("log#") for read in reads):
+                other, self.other = self.other, None
+                assert other.service.sweeps.expire().done > 0
+            return found
+
+    store = Beside()
+    world = World(store)
+    world.group("g", max_attempts=1)
+    world.produce(*["small"] * 2 * PER_SEGMENT)
+    world.api.nack("t", "g", {"receipts": [each["receipt"] for each in world.take(2 * PER_SEGMENT)]})
+    world.clock.sleep(GONE_MS + HOUR_MS)
+    store.other = world.another()
+    assert world.api.service.sweeps.expire().done == 0
+    assert store.other is None
 
 
 @pytest.mark.parametrize("fields", [{}, {"dedup_id": "one"}])
@@ -238,6 +266,22 @@ def test_a_payload_that_waited_is_kept_as_long_as_the_longest_retention(world: W
     world.clock.sleep(365 * DAY_MS - 2 * HOUR_MS)
     world.sweep()
     assert bodies(world.take(api=world.another())) == [BIG]
+
+
+def test_a_message_whose_promoter_died_does_not_come_again_when_it_is_gone(world: World) -> None:
+    """It is in the log, but its item still waits."""
+    world.produce("waited", delay_ms=MINUTE_MS)
+    world.clock.sleep(MINUTE_MS)
+    true = world.store.remove_all
+    world.store.remove_all = lambda _: (_ for _ in ()).throw(StoreUnavailable("throttled"))  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        world.api.service.sweeps.forward()
+    world.store.remove_all = true  # type: ignore[method-assign]
+    world.produce(*["small"] * 2 * PER_SEGMENT)
+    world.clock.sleep(GONE_MS)
+    world.sweep()
+    world.another().service.sweeps.forward()
+    assert "waited" not in bodies(world.take(100, api=world.another()))
 
 
 def test_the_newest_decision_about_delayed_messages_stays(world: World) -> None:

@@ -226,6 +226,13 @@ def test_a_call_with_old_settings_puts_a_message_without_key_elsewhere(store: Ta
     assert {result.queue for result in results} == {0}
 
 
+def test_a_check_counts_the_queues_that_leave(api: Api, clock: Clock) -> None:
+    api.put_topic("t", {"queues": 1})
+    assert api.service.sweeps.check().as_json() == {"seen": 1, "done": 0}
+    clock.ms += HEARD_MS + DELAYED_LATE_MS + SECOND_MS
+    assert api.service.sweeps.check().as_json() == {"seen": 1, "done": 1}
+
+
 def test_a_delayed_message_that_comes_too_late_brings_its_queue_back(store: Table, api: Api, clock: Clock) -> None:
     topic = stored(api)
     api.produce("t", {"messages": [{"body": "soon", "delay_ms": 1, "queue": 0}]})

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from chalice.test import Client
 
 import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import IDLE_CONSUMER_MS, MINUTE_MS
+from chalicelib.base.limits import HOUR_MS, IDLE_CONSUMER_MS, MINUTE_MS
 from chalicelib.store import Range
+from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Write
+from chalicelib.upkeep import rounds
 from chalicelib.upkeep.sweeps import SWEEP_MS
 from local.memory.store import MemoryStore
+from tests.store.strict import StrictStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 from tests.support.orders import noise
@@ -91,6 +95,25 @@ def test_a_sweep_that_ran_out_of_time_goes_on_where_it_stopped() -> None:
     buried = [api.service.sweeps.revive().done for _ in range(3)]
     assert sum(buried) == 250
     assert max(buried) < 250, f"one sweep of {SWEEP_MS} ms went through all"
+
+
+def test_rounds_go_on_where_they_stopped_and_begin_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_PAGE", 2)
+    clock, store = Clock(), StrictStore()
+    own = rounds.Rounds(instance(store, clock).service.env)
+    store.put_all([{"pk": "p", "sk": name} for name in "abcde"])
+
+    def seen(every_ms: int, until_ms: int = 0) -> list[str]:
+        pages = own.pages(f"{every_ms}", "p", until_ms, last="x", every_ms=every_ms)
+        return ["".join(item["sk"] for item in page) for page in pages]
+
+    assert [seen(0) for _ in range(4)] == [["ab"], ["cd"], ["e"], ["ab"]]
+    assert [seen(HOUR_MS) for _ in range(4)] == [["ab"], ["cd"], ["e"], []]
+    clock.sleep(HOUR_MS)
+    assert seen(HOUR_MS, clock.uptime()) == ["ab", "cd", "e"]
+    for note in "xy":
+        store.put_all([{**keys.sweep("0")._asdict(), "after": note, "at": clock.now()}])
+        assert seen(0) == ["ab"]
 
 
 class Tired(MemoryStore):
