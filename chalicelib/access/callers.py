@@ -38,15 +38,16 @@ class Callers:
     def bearer(self, authorization: str | None, topic_name: str | None = None) -> Token:
         """The token that an `Authorization` header shows. `topic_name`: the topic that the call will look up, to be
         read in the same round trip. Raises Unauthenticated."""
-        scheme = _SCHEME.match(authorization or "")
-        if authorization is None or scheme is None:
+        text = authorization or ""
+        scheme = _SCHEME.match(text)
+        if scheme is None:
             raise Unauthenticated("a token is needed, in the header 'Authorization: Bearer <token>'")
-        return self.holder(authorization[scheme.end() :], topic_name)
+        return self.holder(text[scheme.end() :], topic_name)
 
-    def holder(self, text: object, topic_name: str | None = None) -> Token:
+    def holder(self, text: str, topic_name: str | None = None) -> Token:
         """The same for the token's own text. One answer for all that is wrong with it: it tells nothing of what
         exists."""
-        parts = parts_of(text) if isinstance(text, str) else None
+        parts = parts_of(text)
         token = self._token(parts[0], topic_name) if parts else None
         if parts is None or token is None or not token.is_proved_by(parts[1], self._runtime.now()):
             raise Unauthenticated("the token is not valid: it is malformed, unknown, expired or revoked")

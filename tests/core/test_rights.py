@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.access.rights import VERBS, Need, Verb, allow, parse
+from chalicelib.access.rights import VERBS, Need, Verb, allow, allow_somewhere, parse
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import Label
+from chalicelib.base.limits import RIGHTS_MAX
 
 WHOLE: tuple[str | None, str | None] = (None, None)
 
@@ -71,7 +72,8 @@ def test_nothing_is_allowed_without_a_right(verb: Verb, place: tuple[str | None,
     others = [right(other) for other in VERBS if other != verb]
     assert not allowed(verb, place, *others)
     assert not allowed(verb, place, right(verb, "refunds"))
-    assert not allowed(verb, place, right(verb, deny=True))
+    for groups in ("*", "billing", "shipping"):
+        assert not allowed(verb, place, right(verb, groups=groups, deny=True))
 
 
 @pytest.mark.parametrize("place", [("orders", "billing"), ("orders", None), WHOLE])
@@ -104,6 +106,7 @@ def test_groups_do_not_limit_what_names_none(verb: Verb) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_what_concerns_the_whole_service_needs_the_right_on_everything(verb: Verb) -> None:
     assert allowed(verb, WHOLE, right(verb))
+    assert allowed(verb, WHOLE, right(verb, "**", "***"))
     assert not allowed(verb, WHOLE, right(verb, "orders*"))
     assert not allowed(verb, WHOLE, right(verb, "*", "billing"))
     assert not allowed(verb, WHOLE, right(verb), right(verb, "secret", deny=True))
@@ -112,6 +115,35 @@ def test_what_concerns_the_whole_service_needs_the_right_on_everything(verb: Ver
 def test_who_is_denied_anything_makes_no_tokens() -> None:
     """It could make itself one to which nothing is denied."""
     assert not allowed("admin", WHOLE, right("admin"), right("produce", "secret", deny=True))
+
+
+@pytest.mark.parametrize(
+    ("rights", "is_allowed"),
+    [
+        ([right("read", "orders", "billing")], True),
+        ([right("produce")], False),
+        ([right("read", deny=True)], False),
+        ([right("read"), right("read", deny=True)], False),
+        ([right("read"), right("produce", deny=True)], True),
+        ([right("read"), right("read", "orders", deny=True)], True),
+        ([right("read"), right("read", "orders", "orders", deny=True)], True),
+        ([right("read"), right("read", "*", "billing", deny=True)], True),
+    ],
+)
+def test_a_list_needs_a_right_to_anything_that_is_not_denied_everywhere(rights: Any, is_allowed: bool) -> None:
+    assert allow_somewhere(parse(rights, Label("rights")), "read") is is_allowed
+
+
+def test_a_refusal_names_what_is_needed() -> None:
+    assert [str(Need("read", *place)) for place in (WHOLE, ("orders", None), ("orders", "billing"))] == [
+        "'read' for all topics",
+        "'read' for topic 'orders'",
+        "'read' for topic 'orders' and group 'billing'",
+    ]
+
+
+def test_a_token_may_have_as_many_rights_as_the_limit_says() -> None:
+    assert len(parse([right()] * RIGHTS_MAX, Label("rights"))) == RIGHTS_MAX
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,12 @@ def test_a_signature_counts_if_the_secret_of_the_key_fits(client: Client) -> Non
 def test_whatever_is_wrong_with_a_key_id_gets_one_answer(client: Client, spoil: Callable[[str], str]) -> None:
     token = made(client)
     spoilt = spoil(token["access_key_id"])
-    errors = set()
-    for key_id in (spoilt, "AKIDEXAMPLE", "DCTK" + 16 * "A", f"{token['access_key_id']}\n"):
+    errors, reads = set(), client.store.meter.requests
+    for key_id in (spoilt, "AKIDEXAMPLE", f"{token['access_key_id']}\n", "DCTK" + 16 * "A"):
         with pytest.raises(Unauthenticated) as error:
             client.api.service.access.callers.signer(key_id, lambda _: True)
         errors.add(error.value.detail)
+    assert client.store.meter.requests == reads + 1  # only the last could be one
     assert errors == {"the access key is not valid: it is malformed, unknown, expired or revoked"}
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
-from chalicelib.access.token import remove
+from chalicelib.access.token import Token, first, make, remove
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable, TokenNotFound, Unauthenticated
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.store import Read
-from chalicelib.table.writes import Item, Write
+from chalicelib.table.writes import Item, Refused, Write
 from local.memory.store import MemoryStore
 from tests.support.client import ALL_RIGHTS
 from tests.support.clock import Clock
@@ -110,6 +111,14 @@ def test_a_repeat_of_its_own_rotation_is_recognized() -> None:
     requests = recorded(store)
     api.rotate_token(token["token_id"])
     assert store.write(first_write(requests))["generation"] == 2
+
+
+def test_a_repeat_of_its_own_making_is_recognized_and_no_other_token_gets_its_id() -> None:
+    store, token = MemoryStore(), Token("A" * 16, "a", [], None, 0, first("secret"))
+    for _ in range(2):
+        store.write_together([make(token)])
+    with pytest.raises(Refused):
+        store.write_together([make(replace(token, secrets=first("other")))])
 
 
 def test_a_token_whose_making_is_repeated_late_stays_deleted() -> None:
