@@ -104,6 +104,17 @@ class Claimer:
             return self._key_order.pick(view, want, now, _riding(view, now))
         return pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
 
+    def would_act(self, view: QueueView, now: int) -> bool:
+        """Whether a claim would take messages, or put something in order first. What the order of the queue or the cap
+        on messages in flight holds back does not count."""
+        if view.cursor.needs_tending(now, view.group.max_attempts):
+            return True
+        if view.group.is_by_key:
+            picked = self._key_order.pick(view, 1, now, NOTHING)
+        else:
+            picked = pick(view.cursor, view.group, view.end, 1, now)
+        return bool(picked.takeovers or picked.fresh)
+
     def claim(self, view: QueueView, want: int) -> Claimed:
         """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
         none was ready, and the acks are still to be carried out. With 0 it only passes what nobody is to get."""

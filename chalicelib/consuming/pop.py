@@ -181,6 +181,11 @@ class Popper:
                 space = space.after(delivery.stored for delivery in fitting)
         return Popped(deliveries) if deliveries else None
 
+    def has_ready(self, group_view: GroupView) -> bool:
+        """Whether `pop_once` has anything to do, as far as the view shows."""
+        now = self._runtime.now()
+        return any(self._claimer.would_act(view, now) for view in group_view.queues)
+
     def pop_once(self, group_view: GroupView, acks: Sequence[ReceiptBatch]) -> Popped:
         """Claims from the queues as they were read, one after another until one has something to take; with `fill`,
         until there are `max_messages`, or something keeps the rest back."""

@@ -12,10 +12,10 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _LOOPBACK_NAME = "localhost"
 
 
-def demand_reachable(push: Push | None, allows_loopback: bool) -> None:
+def demand_reachable(push: Push, allows_loopback: bool) -> None:
     """Raises InvalidField for a URL that is refused whatever its name resolves to. What that is now is for each call to
     check."""
-    if push is None or push.url is None:
+    if push.url is None:
         return
     label = Label("push.url")
     parts = split_url(push.url, label)
@@ -49,4 +49,4 @@ def is_allowed(address: str, allows_loopback: bool) -> bool:
         known = carried or (IPv4Address(known.packed[-4:]) if known in _NAT64 else known)
     if known.is_loopback:
         return allows_loopback
-    return known.is_global and not (known.is_multicast or known.is_reserved or known.is_link_local)
+    return known.is_global and not (known.is_multicast or known.is_reserved)

@@ -19,7 +19,6 @@ from chalicelib.catalogue.group import Group, change
 from chalicelib.catalogue.push import Push
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import Consuming
-from chalicelib.consuming.claim_plan import pick
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.consuming.request import Pop
 from chalicelib.consuming.view import GroupView
@@ -125,15 +124,15 @@ class Dispatcher:
             push = _push_of(view)
             if push is None:
                 return None
-            if not _has_ready(view, self._runtime.now()):
+            if not self._popper.has_ready(view):
                 return view.at_ms + LOOK_EVERY_MS if view.due() else view.next_ready_at_ms()
             self._courier.demand_keys(view.group, push)
             slot, pause = self._slots.take(view.group, push)
             if slot is None:
                 return pause.until_ms if pause.holds(self._runtime.now()) else None
             has_called = self._work(run, slot, pause, view)
-            if not has_called and run.limited_until_ms <= self._runtime.now():  # another run has been faster
-                return view.next_ready_at_ms()
+            if not has_called and run.limited_until_ms <= self._runtime.now():
+                self._runtime.sleep(LOOK_EVERY_MS)  # another run has been faster, or a filter has passed over many
         return None
 
     def _is_on(self, run: _Run) -> bool:
@@ -175,7 +174,7 @@ class Dispatcher:
             outcome = self._call(held, view, push, deliveries)
             if outcome is None:
                 break
-            receipts += self._settle(view, deliveries, outcome)
+            self._settle(view, deliveries, outcome, receipts)
             if not self._goes_on(run, pause, outcome):
                 break
             kept = self._slots.kept(held, push) if self._is_on(run) else None
@@ -188,9 +187,8 @@ class Dispatcher:
         """Leases a batch, and settles these receipts on the way."""
         acks, _ = self._settler.open(view.topic, view.group.name, receipts) if receipts else ([], [])
         popped = self._popper.pop_once(view, acks)
-        if acks:
-            failed = self._settler.acknowledge(view.topic, view.group.name, acks)
-            self._settler.events.settled("acked", view.topic, view.group.name, acks, failed)
+        failed = self._settler.acknowledge(view.topic, view.group.name, acks)
+        self._settler.events.settled("acked", view.topic, view.group.name, acks, failed)
         receipts.clear()
         if popped.retry_after_ms is not None:
             run.limited_until_ms, run.is_staying = self._runtime.now() + popped.retry_after_ms, True
@@ -198,7 +196,7 @@ class Dispatcher:
 
     def _grow(self, run: _Run, view: GroupView, push: Push) -> None:
         """Starts another caller if more is ready, as many as there are slots."""
-        if run.helpers < push.concurrency - 1 and _has_ready(view, self._runtime.now()):
+        if run.helpers < push.concurrency - 1 and self._popper.has_ready(view):
             run.helpers += 1
             run.crew.start(partial(self._guarded, self._help, run))
 
@@ -218,24 +216,21 @@ class Dispatcher:
         answer = self._courier.send(view.topic.name, view.group, push, deliveries)
         return judge(answer, [delivery.stored.message_id for delivery in deliveries], self._runtime.now())
 
-    def _settle(self, view: GroupView, deliveries: Sequence[Delivery], outcome: Outcome) -> list[str]:
-        """Nacks what failed. Returns the receipts to ack with the next pop."""
+    def _settle(self, view: GroupView, deliveries: Sequence[Delivery], outcome: Outcome, receipts: list[str]) -> None:
+        """Nacks what failed. Adds the others to the receipts that are acked with the next pop."""
         if outcome.is_gone:
             self._pause_group(view.topic, view.group)
             self._give_back(view, deliveries)
-            return []
-        acked = [each.receipt for each in deliveries if each.stored.message_id not in outcome.failed]
-        if acked and outcome.failed:
-            self._settler.ack(view.topic, view.group.name, acked)
+            return
+        receipts += [each.receipt for each in deliveries if each.stored.message_id not in outcome.failed]
         together: dict[tuple[int | None, str], list[str]] = {}
         for delivery in deliveries:
             if failed := outcome.failed.get(delivery.stored.message_id):
                 is_last = delivery.attempt >= view.group.max_attempts
                 reason = failed.reason if is_last else ""  # only a dead letter keeps it
                 together.setdefault((failed.delay_ms, reason), []).append(delivery.receipt)
-        for (delay_ms, reason), receipts in together.items():
-            self._settler.nack(view.topic, view.group.name, receipts, delay_ms, reason)
-        return [] if outcome.failed else acked
+        for (delay_ms, reason), texts in together.items():
+            self._settler.nack(view.topic, view.group.name, texts, delay_ms, reason)
 
     def _goes_on(self, run: _Run, pause: Pause, outcome: Outcome) -> bool:
         """Whether the consumer can be called again at once. A failed call makes all instances wait, and this run for
@@ -246,9 +241,9 @@ class Dispatcher:
                 wait_ms = max(outcome.retry_after_ms, SECOND_MS)
             self._slots.pause(pause, wait_ms)
             run.is_staying = True
-        elif pause.failures and not outcome.is_gone:
+        elif pause.failures:
             self._slots.resume(pause)
-        return not (outcome.has_failed or outcome.is_gone)
+        return not outcome.has_failed
 
     def _give_back(self, view: GroupView, deliveries: Sequence[Delivery]) -> None:
         receipts = [delivery.receipt for delivery in deliveries]
@@ -257,7 +252,7 @@ class Dispatcher:
     def _pause_group(self, topic: Topic, pushed: Group) -> None:
         """Pauses the group, unless somebody has changed its push meanwhile."""
         group = pushed
-        while group.id == pushed.id and group.push == pushed.push and not group.paused:
+        while group.id == pushed.id and group.push == pushed.push:
             try:
                 self._store.write(change(group, {"paused": True}))
                 return
@@ -268,13 +263,3 @@ class Dispatcher:
 def _push_of(view: GroupView) -> Push | None:
     """The group's push, unless it is off or paused."""
     return view.group.push if view.group.is_pushed and not view.group.paused else None
-
-
-def _has_ready(view: GroupView, now: int) -> bool:
-    """Whether a pop finds something to lease, or to put in order first. What is held back by the order of a queue or
-    the cap on messages in flight is worth no slot."""
-    return any(
-        queue.cursor.needs_tending(now, view.group.max_attempts)
-        or pick(queue.cursor, view.group, queue.end, 1, now).count
-        for queue in view.queues
-    )

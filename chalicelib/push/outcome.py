@@ -43,7 +43,7 @@ def judge(answer: Answer, message_ids: Sequence[str], now: int) -> Outcome:
     if answer.status == GONE:
         return Outcome(is_gone=True)
     reason = answer.trouble or f"status {answer.status}"
-    if answer.status is not None and 200 <= answer.status < 300 and not answer.trouble:
+    if answer.status is not None and 200 <= answer.status < 300:
         try:
             return Outcome(_reported(answer.body, message_ids))
         except ValueError as wrong:
@@ -84,7 +84,7 @@ def _failure(report: Any, message_ids: Sequence[str]) -> tuple[str, Failed]:
 def retry_after_ms(header: str | None, now: int) -> int | None:
     """The wait that a `Retry-After` asks for, in seconds or as a date. None without one that can be read."""
     text = (header or "").strip()
-    if text.isascii() and text.isdecimal():
+    if text.isdecimal():
         return min(int(text[:12]) * SECOND_MS, NACK_DELAY_MS_MAX)
     try:
         date = parsedate_tz(text)

@@ -19,6 +19,6 @@ class Pushing:
         self.run = Dispatcher(env, keyring, consuming, outside).run
         self.secrets, self.secret_text = Secrets(env, keyring), secret_text
 
-    def demand_reachable(self, push: Push | None) -> None:
+    def demand_reachable(self, push: Push) -> None:
         """Raises InvalidField for a URL that would be refused at each call."""
         addresses.demand_reachable(push, self._outside.allows_loopback)

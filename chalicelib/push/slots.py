@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from chalicelib.base.limits import DAY_MS, MINUTE_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
+from chalicelib.base.limits import CLOCKS_APART_MS, DAY_MS, MINUTE_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
 from chalicelib.base.records import record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -26,7 +26,7 @@ SLOT_SPARE_MS = LEASE_SPARE_MS + 10 * SECOND_MS
 """How much longer than a call a slot is held. It is renewed once it is not held for a further batch: every ten
 seconds."""
 PAUSE_MS_MAX = MINUTE_MS
-_HELD_MS_MAX = PUSH_TIMEOUT_MS_MAX + SLOT_SPARE_MS
+_HELD_MS_MAX = PUSH_TIMEOUT_MS_MAX + SLOT_SPARE_MS + CLOCKS_APART_MS
 """What is held for longer was written by a clock that was ahead, and does not count. So are pauses."""
 _TOKEN_CHARS = 8
 
@@ -61,7 +61,7 @@ class Pause:
         same: Guard = Equals(("failures",), self.failures) if self.failures else Absent(("failures",))
         until_ms = now + min(wait_ms, PAUSE_MS_MAX)
         made = (Set(("failures",), self.failures + 1), Set(("until",), until_ms), Set(("ttl",), _ttl(until_ms)))
-        return Write(self.key, (same,), made, landed=lambda before: before.get("until") == until_ms)
+        return Write(self.key, (same,), made)
 
     def over(self) -> Write:
         return Write(self.key, (Equals(("failures",), self.failures),), (RemoveItem(),))

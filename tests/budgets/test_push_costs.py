@@ -16,6 +16,7 @@ class PushingShop(Shop):
         super().__init__()
         self.calls = Consumer()
         self.producer.put_group("t", "g", {"push": {"url": "https://a.example/"}})
+        self.producer.put_group("t", "popped", {})  # costs the push nothing
         self.clock.ms += 6_000
         self.pusher = Api(Service(self.store, self.clock.runtime(3), outside=self.calls.outside()))
         self.produce(["warm"])
@@ -52,6 +53,6 @@ def test_each_further_call_costs_a_write_since_acks_ride() -> None:
 def test_a_run_that_finds_nothing_writes_nothing() -> None:
     shop = PushingShop()
     cost = shop.run(is_staying=True)
-    assert (cost.write_units, cost.read_units <= 6) == (0, True)
+    assert (cost.write_units, cost.read_units <= 7) == (0, True)
     cost = shop.run()
-    assert (cost.write_units, cost.read_units <= 21) == (0, True)
+    assert (cost.write_units, cost.read_units <= 22) == (0, True)

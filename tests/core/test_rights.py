@@ -130,7 +130,7 @@ def test_who_is_denied_anything_makes_no_tokens() -> None:
         ([right("read"), right("read", "*", "billing", deny=True)], True),
     ],
 )
-def test_a_list_needs_a_right_to_anything_that_is_not_denied_everywhere(rights: Any, is_allowed: bool) -> None:
+def test_a_list_needs_any_right_that_is_not_denied_everywhere(rights: Any, is_allowed: bool) -> None:
     assert allow_somewhere(parse(rights, Label("rights")), "read") is is_allowed
 
 

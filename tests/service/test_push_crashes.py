@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -79,6 +80,12 @@ def running(scene: Scene) -> Work:
 @pytest.fixture(scope="module")
 def scene() -> Scene:
     return Scene()
+
+
+@pytest.fixture(autouse=True)
+def no_defect(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    assert [line.getMessage() for line in caplog.get_records("call") if line.levelno >= logging.ERROR] == []
 
 
 def test_a_run_delivers_every_message_and_settles_it(scene: Scene) -> None:

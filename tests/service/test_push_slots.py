@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base.limits import HOUR_MS
+from chalicelib.base.limits import CLOCKS_APART_MS, HOUR_MS, PUSH_TIMEOUT_MS_MAX
 from chalicelib.catalogue.agenda import Agenda
 from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.group import Group
@@ -132,6 +132,24 @@ def test_a_slot_or_a_pause_of_a_clock_that_was_ahead_does_not_count(slots: Slots
     slots.pause(slots.take(GROUP, PUSH)[1], PAUSE_MS_MAX)
     clock.ms -= HOUR_MS
     assert is_free(slots)
+
+
+def test_the_longest_slot_of_a_clock_that_is_a_little_ahead_counts(slots: Slots, clock: Clock) -> None:
+    longest = Push({**PUSH.given, "concurrency": 1, "timeout_ms": PUSH_TIMEOUT_MS_MAX})
+    clock.set_back_ms = -CLOCKS_APART_MS
+    taken(slots, longest)
+    clock.set_back_ms = 0
+    assert slots.take(GROUP, longest)[0] is None
+
+
+def test_a_slot_that_is_gone_is_not_kept(slots: Slots, shelf: Shelf, clock: Clock) -> None:
+    slot = taken(slots)
+    before = shelf.item(slot)
+    shelf.remove_all([slot.key])
+    clock.sleep(HELD_MS)
+    assert slots.kept(slot, PUSH) is None
+    with pytest.raises(Refused):
+        shelf.write(take(slot, before))
 
 
 def test_while_calls_pause_nobody_gets_a_slot_and_then_one_does(slots: Slots, clock: Clock) -> None:

@@ -113,7 +113,7 @@ def test_a_repeat_of_its_own_rotation_is_recognized() -> None:
     assert store.write(first_write(requests))["generation"] == 2
 
 
-def test_a_repeat_of_its_own_making_is_recognized_and_no_other_token_gets_its_id() -> None:
+def test_a_making_is_recognized_and_no_other_token_gets_its_id() -> None:
     store, token = MemoryStore(), Token("A" * 16, "a", [], None, 0, first("secret"))
     for _ in range(2):
         store.write_together([make(token)])

@@ -95,9 +95,11 @@ def resolving(*addresses: str) -> Callable[[str, int], Sequence[str]]:
 
 def test_a_post_carries_path_query_headers_and_body() -> None:
     with serving(answering(200, b"yes")) as server:
-        assert post(f"{server.url}/hooks?a=b%20c") == Answer(200, b"yes")
-        [(target, headers, body)] = server.seen
-    assert (target, body, headers["x-a"]) == ("/hooks?a=b%20c", b"{}", "b")
+        for target in ("/hooks?a=b%20c", "/hooks", "?a", ""):
+            assert post(server.url + target) == Answer(200, b"yes")
+        assert [target for target, _, _ in server.seen] == ["/hooks?a=b%20c", "/hooks", "/?a", "/"]
+        _, headers, body = server.seen[0]
+    assert (body, headers["x-a"]) == (b"{}", "b")
     assert headers["host"] == server.url.removeprefix("http://")
 
 
@@ -129,8 +131,12 @@ def trickle(handler: BaseHTTPRequestHandler, _body: bytes) -> None:
 @pytest.mark.parametrize("respond", [lambda *_: time.sleep(1), trickle], ids=["silent", "trickling"])
 def test_an_answer_that_takes_too_long_is_none(respond: Respond) -> None:
     with serving(respond) as server:
+        calls = Webhooks(
+            system(), allows_loopback=True, resolve=resolving("::1", "127.0.0.1")
+        )  # nobody is at the first
         began = time.monotonic()
-        assert post(server.url, timeout_ms=200) == Answer.missing("no answer within 200 ms")
+        answer = calls.post(f"http://shop.example:{server.server_port}/", {}, b"", 200)
+        assert answer == Answer.missing("no answer within 200 ms")
         assert time.monotonic() - began < 0.9
 
 
@@ -138,6 +144,8 @@ def test_an_answer_that_is_too_long_is_none(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(webhooks, "ANSWER_BYTES_MAX", 100)
     with serving(answering(200, b"x" * 101)) as server:
         assert post(server.url).trouble == "status 200, and more than 100 bytes"
+        server.respond = answering(200, b"x" * 100)
+        assert post(server.url).status == 200
 
 
 def hang_up(handler: BaseHTTPRequestHandler, _body: bytes) -> None:
@@ -157,6 +165,18 @@ def test_a_name_that_has_a_private_address_reaches_nothing() -> None:
             answer = calls.post(f"https://shop.example:{server.server_port}/", {}, b"", 5_000)
             assert answer.trouble == f"refused: shop.example has the address {addresses[-1]}, which is not public"
         assert server.seen == []
+
+
+def test_a_url_without_a_port_has_that_of_its_scheme() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def resolve(*server: Any) -> list[str]:
+        asked.append(server)
+        return ["10.0.0.1"]
+
+    for scheme in ("http", "https"):
+        Webhooks(system(), allows_loopback=True, resolve=resolve).post(f"{scheme}://shop.example/", {}, b"", 5_000)
+    assert asked == [("shop.example", 80), ("shop.example", 443)]
 
 
 def test_the_connection_goes_to_the_address_that_was_checked() -> None:
