@@ -19,8 +19,7 @@ from chalicelib.table.writes import Key, key_of
 
 
 def resolve(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
-    """Records in each batch which of its messages are dead or wait in a page. Where receipts name messages, those in
-    pages are for `bring_back`."""
+    """Records in each batch which of its messages are dead or wait in a page."""
     while batches:
         judged = _note_dead(store, batches)
         seen = _note_paged(retries, batches)
@@ -40,7 +39,7 @@ def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) 
         near = [page for page in batch.cursor.pages.values() if page.low <= last and page.id not in batch.searched]
         if near and batch.settle_by == BY_MESSAGE:
             asked.append((batch, near))
-    answers = retries.read([(batch.cursor, near) for batch, near in asked]) if asked else []
+    answers = retries.read([(batch.cursor, near) for batch, near in asked])
     for (batch, near), pages in zip(asked, answers, strict=True):
         batch.searched |= {page.id for page in near}
         wanted = {receipt.offset for receipt in batch.perhaps_lost()}
@@ -78,8 +77,7 @@ def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> set[str]:
         asked.append((batch.cursor, list(near.values())))
     for batch, pages in zip(batches, retries.read(asked), strict=True):
         waiting = {offset for leases in pages.values() for lease in leases for offset in lease.offsets}
-        if batch.settle_by != BY_MESSAGE:
-            batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
+        batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
         seen |= pages.keys()
     return seen
 

@@ -104,10 +104,8 @@ class Popper:
             view = self._look(topic, group_name, ask, strong, promoted, suits)
             promotions += bool(view.due())
             try:
-                popped = (self._repeated(view) if ask.attempt_id else None) or self.pop_once(view, acks)
+                popped = self._repeated(view) or self.pop_once(view, acks)
             except GroupNotFound:
-                if not view.group.is_broadcast:
-                    raise
                 strong = True  # the group was deleted, or forgot the consumer just now: the next look shows which
                 continue
             if acks:
@@ -148,7 +146,7 @@ class Popper:
     ) -> GroupView:
         """The group now, for its consumers. What does not suit is read again: it may have changed."""
         view = self.look(topic, group_name, ask, promoted, strong)
-        if not suits(view.group) and not strong:
+        if not suits(view.group):
             view = self.look(topic, group_name, ask, promoted, strong=True)
         if not suits(view.group):
             raise Unsuitable(view.group)
@@ -160,7 +158,7 @@ class Popper:
         """The group now. Promotes the first due messages of one queue, since a pop takes from one. Prefers a queue not
         in `promoted`, and starts over when all have had their turn. Raises GroupNotFound."""
         view = self._views.read(topic, group_name, ask, strong)
-        if not view.due() or view.group.paused:
+        if not view.due():
             return view
         if not view.due(promoted):
             promoted.clear()
@@ -239,10 +237,10 @@ class Popper:
         """What one queue adds to what there is."""
         if not view.group.is_by_key:
             self._carry(view, acks)
-        want = view.ask.max_messages - len(got.deliveries)
+        want, space = view.ask.max_messages - len(got.deliveries), view.space
         popped = self._throttled(group_view, view, want)
         if view.ask.attempt_id and got.deliveries:  # another call of the attempt may hold more here than fits
-            fitting = view.space.fitting(delivery.stored for delivery in popped.deliveries)
+            fitting = space.fitting(delivery.stored for delivery in popped.deliveries)
             del popped.deliveries[min(want, fitting) :]
         if popped.deliveries:
             self._tell(view, popped.deliveries)

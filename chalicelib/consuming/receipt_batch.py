@@ -114,7 +114,7 @@ class ReceiptBatch:
         """Starts from the cached cursor, unless the receipts are newer: then from one of which only their contents are
         known."""
         epoch = max(receipt.epoch for _, receipt in receipts)
-        if cached is None or not cached.stands or cached.epoch < epoch:
+        if cached is None or cached.epoch < epoch:
             cached = Cursor(key, epoch, max(receipt.offset for _, receipt in receipts) + 1, {})
         return cls(assume(cached, receipts), receipts)
 
@@ -123,13 +123,11 @@ class ReceiptBatch:
             return Standing.LOST
         if self._is_closed(receipt):
             return Standing.ACKED
-        standing = self.cursor.standing(receipt.token, receipt.start, receipt.offset)
         if not self.names_more:
-            return standing
+            return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
         if self.holder(receipt):
             return Standing.OWED
-        is_settled = standing is Standing.ACKED or self.cursor.is_settled(receipt.offset)
-        return Standing.ACKED if is_settled else Standing.LOST
+        return Standing.ACKED if self.cursor.is_settled(receipt.offset) else Standing.LOST
 
     @property
     def names_more(self) -> bool:
@@ -146,13 +144,8 @@ class ReceiptBatch:
         return lease if is_good and not (self.settle_by == BY_DELIVERY and self._is_over(lease)) else None
 
     def _names(self, receipt: Receipt, lease: Lease) -> bool:
-        if lease.token == receipt.token and lease.start == receipt.start:
-            return True
-        if receipt.offset not in lease.offsets:
-            return False
-        if self.settle_by == BY_DELIVERY:
-            return delivery(lease.token, lease.attempt) == delivery(receipt.token, receipt.attempt)
-        return self.settle_by == BY_MESSAGE
+        is_of_delivery = delivery(lease.token, lease.attempt) == delivery(receipt.token, receipt.attempt)
+        return receipt.offset in lease.offsets and (is_of_delivery or self.settle_by == BY_MESSAGE)
 
     def _is_over(self, lease: Lease | None) -> bool:
         return lease is not None and lease.deadline != UNKNOWN_MS and lease.deadline <= self.now
@@ -166,14 +159,12 @@ class ReceiptBatch:
     @property
     def needs_rule(self) -> bool:
         """Whether what receipts of the group name decides about some of these. Until then it need not be known."""
-        if self.settle_by is not None or self.is_missing:
+        if self.settle_by is not None:
             return False
         return bool(self.perhaps_lost()) or any(self._is_in_doubt(receipt) for receipt in self._unmoved())
 
     def _is_in_doubt(self, receipt: Receipt) -> bool:
-        if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
-            return False
-        return self._is_over(self.holder(receipt)) or (self.is_seen and self.standing(receipt) is Standing.LOST)
+        return self._is_over(self.holder(receipt)) or self.standing(receipt) is Standing.LOST
 
     def _unmoved(self) -> list[Receipt]:
         return [receipt for _, receipt in self.receipts if _named(receipt) not in self.moved]
@@ -235,8 +226,8 @@ class ReceiptBatch:
             change += cursor_writes.ack(lease, indexes, not self.names_more) + self._demands(lease)
         tokens, leases = self.tokens | {lease.token for lease, _ in acked}, self.cursor.leases
         mine = [leases[token] for token in tokens if token in leases]
-        if done := [lease for lease in mine if not lease.owed and not lease.moved]:
-            change += cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)])
+        done = [lease for lease in mine if not lease.owed and not lease.moved]
+        change += cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)])
         return Plan(change, tokens, acked)
 
     def _demands(self, lease: Lease) -> Change:
@@ -300,10 +291,8 @@ class ReceiptBatch:
         """Whether its lease does not tell what became of the message. A late claim may have made one under the same
         token, further on."""
         lease = self.cursor.leases.get(receipt.token)
-        if lease is not None and lease.start == receipt.start:
-            tells = not (self.names_more and receipt.index in lease.moved)
-            return not tells and self.standing(receipt) is Standing.ACKED
-        return self.standing(receipt) is Standing.ACKED
+        tells = lease is not None and lease.start == receipt.start and receipt.index not in lease.moved
+        return not tells and self.standing(receipt) is Standing.ACKED
 
     def learn(self, cursor: Cursor | None, written: Plan = NOTHING) -> None:
         """Records the cursor as a request returned it (None: there is none), and the plan that the request wrote."""

@@ -65,9 +65,9 @@ class Settler:
 
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
-        if late := [batch for batch in batches if batch.perhaps_lost()]:
-            late_acks.resolve(self._store, self._retries, late)
-            self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
+        late = [batch for batch in batches if batch.perhaps_lost()]
+        late_acks.resolve(self._store, self._retries, late)
+        self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
         return [failure for batch in batches for failure in batch.unacked()]
 
     def nack(
@@ -77,6 +77,23 @@ class Settler:
         attempt they become dead letters."""
         group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
+        failed += self._return(topic, group, batches, reason, group.max_attempts, delay_ms)
+        if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
+            self.lighten(batches)
+        self.events.settled("nacked", topic, group_name, batches, failed, reason=reason)
+        return failed
+
+    def _return(
+        self,
+        topic: Topic,
+        group: Group,
+        batches: Sequence[ReceiptBatch],
+        reason: str,
+        attempts_min: int,
+        delay_ms: int | None = None,
+    ) -> list[Failure]:
+        """Buries messages that were delivered at least this often, if they can be buried, and lets the others wait for
+        their retry."""
 
         def waiting(lease: Lease, offsets: range) -> Lease:
             return self._retried(topic, group, lease, offsets, delay_ms)
@@ -84,16 +101,12 @@ class Settler:
         def plan(batch: ReceiptBatch) -> Plan:
             if batch.has_unknown_ends:
                 return NOTHING
-            self._bury(topic, group, batch, reason, attempts_min=group.max_attempts)
+            self._bury(topic, group, batch, reason, attempts_min)
             return batch.moves(waiting)
 
-        failed += self._move(topic, group_name, batches, plan)
-        if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
-            self.lighten(batches)
-        self.events.settled("nacked", topic, group_name, batches, failed, reason=reason)
-        return failed
+        return self._move(topic, group.name, batches, plan)
 
-    def _retried(self, topic: Topic, group: Group, lease: Lease, offsets: range, delay_ms: int | None = None) -> Lease:
+    def _retried(self, topic: Topic, group: Group, lease: Lease, offsets: range, delay_ms: int | None) -> Lease:
         """The lease in which messages wait for their retry."""
         due_ms = self._runtime.now() + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
         if lease.attempt >= group.max_attempts:  # they could not be buried, and perhaps can be then
@@ -114,9 +127,8 @@ class Settler:
     def lighten(self, batches: Sequence[ReceiptBatch]) -> None:
         """Moves retries with a long wait into pages."""
         for batch in batches:
-            if not batch.is_missing:
-                lighter = self._retries.lighten(batch.cursor)
-                self._cache.keep(lighter.key, lighter)
+            lighter = self._retries.lighten(batch.cursor)
+            self._cache.keep(lighter.key, lighter)
 
     def bury(self, topic: Topic, group_name: str, texts: Sequence[str], reason: str) -> list[Failure]:
         """Moves messages to the dead letters at once."""
@@ -128,24 +140,14 @@ class Settler:
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
         """Buries messages. If they cannot be buried, they are nacked."""
-
-        def waiting(lease: Lease, offsets: range) -> Lease:
-            return self._retried(topic, group, lease, offsets)
-
-        def plan(batch: ReceiptBatch) -> Plan:
-            if batch.has_unknown_ends:
-                return NOTHING
-            self._bury(topic, group, batch, reason, attempts_min=0)
-            return NOTHING if group.dead_topic is None else batch.moves(waiting)
-
-        return self._move(topic, group.name, batches, plan)
+        return self._return(topic, group, batches, reason, attempts_min=0)
 
     def take_out(self, topic: Topic, group_name: str, texts: Sequence[str], take: Take) -> list[Failure]:
         """Moves messages elsewhere. What `take` raises ends it."""
         batches, failed = self.open(topic, group_name, texts)
 
         def plan(batch: ReceiptBatch) -> Plan:
-            while not batch.has_unknown_ends and (owed := batch.owed()):
+            while owed := batch.owed():
                 cursor, taken = take(batch.cursor, owed)
                 batch.learn(cursor, Plan(moved=batch.moved_out_of(taken)))
             return NOTHING
@@ -170,7 +172,7 @@ class Settler:
         def plan(batch: ReceiptBatch) -> Plan:
             names_lease = self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
             planned = batch.moves(longer) if names_lease else batch.extends(deadline, longer)
-            if planned.change and batch.ends_sooner(deadline) and self._may_be_last(topic, group_name, batch):
+            if batch.ends_sooner(deadline) and self._may_be_last(topic, group_name, batch):
                 self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
             return planned
 
@@ -236,14 +238,10 @@ class Settler:
     def _write_all(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
         while planned := self._planned(topic, group_name, batches, planner):
             outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
-            troubles = []
             for (batch, plan), outcome in zip(planned, outcomes, strict=True):
-                if isinstance(outcome, StoreUnavailable):
-                    troubles.append(outcome)
-                else:
+                if not isinstance(outcome, StoreUnavailable):
                     self._learn(batch, plan, outcome)
-            if troubles:
-                raise_trouble(troubles)
+            raise_trouble(outcomes)
 
     def _planned(
         self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner
@@ -274,16 +272,12 @@ class Settler:
             batch.learn(Cursor.or_none(outcome.before))
         else:
             batch.learn(Cursor.of(outcome), plan)
-        if not batch.is_missing:
-            self._cache.keep(batch.cursor.key, batch.cursor)
+        self._cache.keep(batch.cursor.key, batch.cursor)
 
     def _judge_missing(self, topic: Topic, group_name: str, missing: Sequence[ReceiptBatch], is_all: bool) -> None:
         """Decides receipts without a cursor: of another group, or of a consumer that this group has forgotten."""
-        groups: Sequence[Group] = []
-        if is_all:
-            groups = [self._catalogue.group(topic, group_name)]
-        elif any(batch.cursor.consumer for batch in missing):
-            groups = self._catalogue.groups_named(topic, [group_name])
+        named = self._catalogue.groups_named
+        groups = [self._catalogue.group(topic, group_name)] if is_all else named(topic, [group_name])
         for batch in missing:
             if any(batch.group_id == group.id for group in groups):
                 batch.seen = Seen.FORGOTTEN

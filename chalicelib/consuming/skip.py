@@ -63,11 +63,9 @@ class Skipper:
             if entry.stored_at_ms > expired_ms:
                 ahead = range(max(first, start), min(first + entry.count, offsets.stop))
                 (doubtful if view.is_doubtful(entry, now) else wanted).extend(ahead)
-        if doubtful:
-            judged, stop = self._judged(view, doubtful, now)
-            offsets = range(start, min(offsets.stop, stop))
-            wanted = sorted(judged + [offset for offset in wanted if offset < stop])
-        return offsets, wanted
+        judged, stop = self._judged(view, doubtful, now)
+        stop = min(offsets.stop, stop)
+        return range(start, stop), sorted(judged + [offset for offset in wanted if offset < stop])
 
     def _judged(self, view: QueueView, doubtful: list[int], now: int) -> tuple[list[int], int]:
         """Those of these messages to deliver, by their content, and the offset before which all were examined."""

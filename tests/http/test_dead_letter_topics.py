@@ -271,6 +271,20 @@ def test_while_the_topic_is_gone_messages_are_received_on_and_on(
     assert moved(again)[0]["properties"]["sqs:count"] == "5"
 
 
+def test_what_is_nacked_while_the_topic_is_gone_moves_though_nobody_pops(
+    client: Client, topic: Topic, group: Group, graves: Topic, clock: Clock
+) -> None:
+    topic.produce("hi")
+    message = group.take_one(invisible_ms=600_000)
+    graves.delete()
+    group.nack(message, delay_ms=1_000)
+    again = client.topic("graves").group("again")
+    for _ in range(2):
+        clock.sleep(60_000)
+        client.api.service.sweeps.revive()
+    assert bodies(moved(again)) == ["hi"]
+
+
 def test_another_instance_that_knows_the_deleted_topic_moves_nothing(
     client: Client, topic: Topic, group: Group, graves: Topic, clock: Clock
 ) -> None:

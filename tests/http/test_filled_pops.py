@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import MIB
+from chalicelib.base.limits import MIB, TAKEOVERS_MAX
 from chalicelib.consuming import pop as popping
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
@@ -276,6 +276,15 @@ def test_a_call_beside_a_larger_one_of_its_attempt_answers_what_fits(
     store.before = first
     assert places(group.pop(max_messages=3, fill=True, attempt_id="x")["messages"]) == [(0, 0), (0, 1), (1, 0)]
     assert group.totals() == (0, 9, 0, 0)
+
+
+def test_an_attempt_answers_all_that_it_takes_over_in_many_writes(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce(*["x" * (MIB // 8)] * (TAKEOVERS_MAX + 4), queue=1)
+    for _ in range(TAKEOVERS_MAX + 4):
+        group.take_one()
+    produced(topic, clock, 1)
+    clock.sleep(30_000)
+    assert len(group.pop(max_messages=100, fill=True, attempt_id="x")["messages"]) == TAKEOVERS_MAX + 5
 
 
 # -- kinds of groups, zones -------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.cursors.retries import PARKED_MAX
-from tests.support.client import Client, Group, Json, Topic, bodies, failed
+from chalicelib.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
+from tests.support.client import Client, Group, Json, Topic, bodies, failed, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, unavailable
 
@@ -102,8 +102,11 @@ def test_by_message_a_retry_page_is_brought_back_to_settle(topic: Topic, clock: 
     group.nack(*taken[::2], delay_ms=HOUR_MS)
     group.ack(*taken[1::2])
     about = {"extend": {"invisible_ms": 0}, "nack": {"delay_ms": 0}}.get(verb, {})
-    answer = seen(group, acting)._post(verb, receipts=[each["receipt"] for each in taken[::2]], **about)
-    assert answer["failed"] == []
+    assert seen(group, acting).ack(taken[-1]) == ONE  # the page does not have it
+    first_in_page = taken[::2][-RETRY_PAGE_LEASES]
+    for some in ([first_in_page], [each for each in taken[::2] if each is not first_in_page]):
+        answer = seen(group, acting)._post(verb, receipts=[each["receipt"] for each in some], **about)
+        assert answer["failed"] == []
     left = len(taken[::2]) if verb in ("extend", "nack") else 0
     assert sum(group.totals()) == (len(taken[::2]) if verb != "ack" else 0)
     clock.sleep(1)
@@ -246,6 +249,18 @@ def test_by_delivery_what_ends_while_its_ack_is_refused_is_lost(
 
     store.before = meanwhile
     assert group.ack(first, second) == {"acked": 1, "failed": [{"receipt": first["receipt"], "code": "LeaseLost"}]}
+
+
+@pytest.mark.parametrize("verb", ["nack", "bury"])
+def test_by_delivery_what_is_over_does_not_die(topic: Topic, clock: Clock, acting: str, verb: str) -> None:
+    group = by(topic, "delivery", max_attempts=1)
+    topic.produce("a", "b")
+    other = seen(group, acting)
+    first = other.take_one(invisible_ms=60_000)
+    second = group.take_one()
+    clock.sleep(30_000)
+    answer = other._post(verb, receipts=receipts(first, second))
+    assert answer["failed"] == [{"receipt": second["receipt"], "code": "LeaseLost"}]
 
 
 def test_by_delivery_a_receipt_ends_with_a_nack(topic: Topic, acting: str) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from chalicelib.base.limits import BACKOFF_MS
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
+from chalicelib.table.writes import RemoveItem, Write
 from tests.support.client import Client, Group, Topic, bodies, failed, offsets, receipts
 from tests.support.clock import Clock
+from tests.support.troubled_store import TroubledStore, unavailable
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -383,6 +385,16 @@ def test_a_nack_of_what_is_settled_nacked_extended_or_taken_is_lost(topic: Topic
         assert failed(verb(acked, nacked, extended, expired)) == ["LeaseLost"] * 4
 
 
+def test_a_nacked_message_stays_lost_though_the_rest_is_acked_twice(topic: Topic, group: Group) -> None:
+    topic.produce("a", "b")
+    first, second = group.take(2)
+    group.nack(second, delay_ms=0)
+    group.ack(group.take_one())
+    for _ in range(2):
+        assert group.ack(first)["acked"] == 1
+    assert failed(group.ack(second)) == ["LeaseLost"]
+
+
 def test_a_nack_after_expiry_counts_until_someone_else_has_the_message(
     topic: Topic, group: Group, clock: Clock
 ) -> None:
@@ -522,17 +534,58 @@ def test_a_receipt_twice_in_one_extension_gets_one_new_receipt(topic: Topic, gro
     assert group.ack(*new)["acked"] == 1
 
 
+@pytest.mark.parametrize("verb", ["ack", "bury"])
+def test_settling_that_meets_the_deletion_of_its_group_is_404(
+    client: Client, topic: Topic, group: Group, store: TroubledStore, verb: str
+) -> None:
+    topic.produce("a")
+    taken = group.take_one()
+
+    def meanwhile(asked: str, _about: object) -> None:
+        if asked.startswith("write"):
+            store.before = unavailable()
+            group.delete()
+
+    store.before = meanwhile
+    assert client.post(f"{group.path}/{verb}", receipts=receipts(taken)).problem == (404, "GroupNotFound")
+
+
 # -- what an instance remembers ---------------------------------------------------------------------------------------
 
 
 def test_a_receipt_acked_before_its_group_was_made_again_is_invalid_after(topic: Topic, group: Group) -> None:
     topic.produce("a", "b")
     taken = group.take(2)
-    group.ack(taken[0])
+    for each in taken:
+        group.seen_by(group.client.another()).ack(each)
+    group.pop()  # remembers the lease that owes nothing
     group.delete()
     again = topic.group("billing")
     assert failed(again.ack(taken[0])) == ["ReceiptInvalid"]
     assert failed(again.ack(*taken)) == ["ReceiptInvalid"] * 2
+
+
+def test_receipts_of_an_older_topic_of_the_name_are_told_apart(topic: Topic, group: Group) -> None:
+    other = group.seen_by(group.client.another())
+    topic.produce("a")
+    old = other.take_one()
+    topic.delete()
+    group.client.topic("orders").group("billing")
+    topic.produce("a")
+    new = group.take_one()
+    assert other.ack(old, new) == {"acked": 1, "failed": [{"receipt": old["receipt"], "code": "ReceiptInvalid"}]}
+
+
+def test_receipts_of_a_half_deleted_group_are_told_apart(client: Client, clock: Clock) -> None:
+    topic = client.topic("orders", queues=2)
+    group = topic.group("billing")
+    taken = [group.take_one() for queue in (0, 1) if topic.produce("a", queue=queue)]
+    known = client.api.service.env.catalogue.seen_group(client.api.service.env.catalogue.topic("orders"), "billing")
+    assert known
+    for key in (known.key, known.cursor_key(1)):
+        client.store.write(Write(key, (), (RemoveItem(),)))
+    clock.sleep(10_000)
+    assert group.ack(*taken) == {"acked": 1, "failed": [{"receipt": taken[1]["receipt"], "code": "ReceiptInvalid"}]}
 
 
 def test_settling_on_one_instance_is_seen_by_the_next(topic: Topic, group: Group) -> None:

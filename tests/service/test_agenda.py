@@ -145,13 +145,15 @@ def test_a_last_attempt_ends_within_a_minute_though_nobody_polls(api: Api, clock
 
 
 @pytest.mark.parametrize(("invisible_ms", "minute"), [(30_000, 1), (10 * MINUTE_MS, 10)])
+@pytest.mark.parametrize("is_known", [True, False])
 def test_an_extended_last_attempt_ends_at_its_new_time(
-    api: Api, store: MemoryStore, clock: Clock, invisible_ms: int, minute: int
+    api: Api, store: MemoryStore, clock: Clock, is_known: bool, invisible_ms: int, minute: int
 ) -> None:
     api.produce("t", {"messages": [{"body": "a"}]})
     [message] = api.pop("t", "g", {"invisible_ms": 5 * MINUTE_MS})["messages"]
     clock.sleep(20_000)
-    instance(store, clock, 2).extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": invisible_ms})
+    other = api if is_known else instance(store, clock, 2)
+    other.extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": invisible_ms})
     died = [ended for ended in range(1, 13) if minutes(api, clock, 1) or api.get_group("t", "g")["dead"]]
     assert died[0] == minute
 
@@ -173,6 +175,21 @@ def test_leases_of_a_group_that_gets_an_end_of_attempts_end_in_time(api: Api, st
     assert appointments(store) == []
     api.put_group("t", "g", {"max_attempts": 1})
     minutes(api, clock, 10)
+    assert api.get_group("t", "g")["dead"] == 1
+
+
+def test_who_knows_a_deleted_group_makes_appointments_for_its_successor(
+    api: Api, store: MemoryStore, clock: Clock
+) -> None:
+    other = instance(store, clock, 2)
+    api.put_group("t", "g", {"max_attempts": None})
+    other.pop("t", "g", {})
+    api.delete_group("t", "g")
+    api.put_group("t", "g", {"max_attempts": 1})
+    api.produce("t", {"messages": [{"body": "a"}]})
+    [message] = api.pop("t", "g", {"invisible_ms": 10 * MINUTE_MS})["messages"]
+    other.extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": 1_000})
+    minutes(api, clock, 2)
     assert api.get_group("t", "g")["dead"] == 1
 
 

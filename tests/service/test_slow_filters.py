@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX
 from chalicelib.catalogue.filters import Filter
 from chalicelib.consuming.view import FILTERING_MS
 from local.memory.store import MemoryStore
@@ -20,6 +21,8 @@ def test_pops_that_sift_for_long_end_and_go_on(monkeypatch: pytest.MonkeyPatch) 
     api.put_group("t", "g", {"filter": {"expression": "tag == 'last'"}})
     tags = [{"tag": "last"} if number == COUNT - 1 else {} for number in range(COUNT)]
     api.produce("t", {"messages": [{"body": "b", **tag} for tag in tags]})
+    for _ in range(PASSED_AT_ONCE_MAX // BATCH_MESSAGES_MAX):
+        api.produce("t", {"messages": [{"body": "b"}] * BATCH_MESSAGES_MAX})
     wants = Filter.wants
 
     def slow(self: Filter, message: object) -> bool:
