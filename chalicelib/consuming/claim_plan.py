@@ -59,7 +59,7 @@ class Pick:
         for lease, run in self.takeovers:
             offsets = lease.offsets[run.start : run.stop]
             if stretches and offsets.start - stretches[-1].stop <= BATCH_MESSAGES_MAX:
-                stretches[-1] = range(stretches[-1].start, max(offsets.stop, stretches[-1].stop))
+                stretches[-1] = range(stretches[-1].start, offsets.stop)
             else:
                 stretches.append(offsets)
         return stretches
@@ -87,8 +87,7 @@ def pick(
     freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now and not lease.parked)
     all_due = cursor.due(now)
     due = [lease for lease in all_due if lease.token not in riding.tokens]
-    due_tokens = {lease.token for lease in all_due} if riding.acked else set()
-    settled = sum(len(indexes) for lease, indexes in riding.acked if lease.token in due_tokens)
+    settled = sum(len(indexes) for lease, indexes in riding.acked if lease.is_due(now))
     live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in all_due) - settled
     room = max(0, group.max_in_flight - max(0, live))
     has_slot = len(cursor.leases) < LEASES_MAX

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
+from unittest.mock import patch
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import Group
+from chalicelib.consuming import claim_plan
 from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
 from chalicelib.consuming.receipt_batch import Plan
 from chalicelib.cursors.cursor import Cursor
@@ -147,15 +152,72 @@ def test_a_message_that_is_taken_over_counts_one_more_attempt(cursor: Cursor, ah
 
 @given(cursors())
 def test_a_cursor_full_of_leases_takes_nothing_new(cursor: Cursor) -> None:
-    full = {f"x{number}": Lease(f"x{number}", 0, 1, NOW + 9, 1, (mark(ACKED, [0]),)) for number in range(LEASES_MAX)}
-    crowded = Cursor(KEY, 0, cursor.next, {**full, **cursor.leases})
-    picked = pick(crowded, group(10_000), cursor.next + 5, 10, NOW)
+    with patch.object(claim_plan, "LEASES_MAX", len(cursor.leases)):
+        picked = pick(cursor, group(10_000), cursor.next + 5, 10, NOW)
     assert picked.fresh == 0
     due = sum(len(lease.owed) for lease in cursor.due(NOW))
     assert picked.is_limited == (picked.count < min(10, due + 5))
     assert all(len(run) in map(len, runs(lease.owed)) for lease, run in picked.takeovers)
 
 
+HELD, WAITS = Lease("held", 0, 2, NOW + 1, 1), Lease("~waits", 2, 3, NOW + 1, 1)
+
+
+def test_a_cursor_with_room_for_one_lease_takes_something_new() -> None:
+    with patch.object(claim_plan, "LEASES_MAX", 2):
+        assert pick(Cursor(KEY, 0, 2, {"held": HELD}), group(10_000), 7, 10, NOW).fresh == 5
+
+
+@pytest.mark.parametrize(
+    ("leases", "dead", "ahead", "cap", "further", "is_close", "demands_dead"),
+    [
+        ((), 0, 100, 50, 40, False, False),
+        ((), 0, 20, 50, 10, False, False),
+        ((HELD, WAITS), 0, 100, 50, 35, False, False),
+        ((Lease("due", 0, 10, NOW, 1),), 0, 20, 50, 40, False, False),
+        ((), 40, 100, 50, 0, False, False),
+        ((), 41, 100, 50, 40, False, True),
+        ((WAITS,), 0, 100, 13, 0, False, False),
+        ((WAITS,), 0, 100, 12, 0, True, True),
+    ],
+)
+def test_what_others_may_do_meanwhile_leaves_the_end_and_the_cap(
+    leases: Sequence[Lease], dead: int, ahead: int, cap: int, further: int, is_close: bool, demands_dead: bool
+) -> None:
+    """`further`: how many messages others may take. `is_close`: no other claim may come in between."""
+    cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in leases}, dead=dead)
+    picked = pick(cursor, group(cap), 10 + ahead, 10, NOW)
+    assert picked.count == 10
+    assert (picked.next_at_most, picked.is_capped_closely, picked.demands_dead) == (
+        10 + further,
+        is_close,
+        demands_dead,
+    )
+
+
+@pytest.mark.parametrize(
+    ("attempt", "fresh", "max_attempts", "is_last"),
+    [(0, 2, 1, True), (0, 1, 1, False), (0, 2, 2, False), (1, 0, 2, True), (2, 0, 2, True), (1, 0, 3, False)],
+)
+def test_a_delivery_is_the_last_if_no_attempt_is_left(
+    attempt: int, fresh: int, max_attempts: int, is_last: bool
+) -> None:
+    """One of the fresh messages is passed."""
+    takeovers = ((Lease("due", 0, 1, NOW, attempt), range(1)),) if attempt else ()
+    picked = Pick(takeovers, fresh, 1, is_limited=False, is_capped_closely=False, is_partial=False, passed=range(1))
+    assert picked.is_last(replace(group(100), max_attempts=max_attempts)) is is_last
+
+
+def test_what_lies_near_is_read_together() -> None:
+    starts = (0, 2 + BATCH_MESSAGES_MAX, 5 + 2 * BATCH_MESSAGES_MAX, 7 + 2 * BATCH_MESSAGES_MAX)
+    takeovers = tuple((Lease(str(start), start, 2, NOW, 1), range(2)) for start in starts)
+    picked = Pick(takeovers, 2, 0, is_limited=False, is_capped_closely=False, is_partial=False, passed=[0])
+    assert picked.stretches() == [range(starts[1] + 2), range(starts[2], starts[3] + 2)]
+    cursor = Cursor(KEY, 0, 9_000, {})
+    assert picked.offsets(cursor) == [*(start + index for start in starts for index in (0, 1)), 9_001]
+
+
+@settings(max_examples=20)
 @given(cursors(leases_max=40), st.integers(1, 256))
 def test_stretches_cover_what_is_taken_over_without_overlap(cursor: Cursor, want: int) -> None:
     picked = pick(cursor, group(10_000), cursor.next, want, NOW)
