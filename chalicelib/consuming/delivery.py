@@ -89,7 +89,7 @@ class Deliverer:
         spent = [message.offset for message in stored if message.has_expired(now)]
         present = [message for message in stored if not message.message.is_lost and message.offset not in spent]
         missing = leases.keys() - unread - _offsets(present)
-        has_missing = self._settle_missing(view, receipts, spent, sorted(missing - {*spent}))
+        has_missing = bool(missing) and self._settle_missing(view, receipts, spent, sorted(missing - {*spent}))
         if view.group.ordered and not has_missing:
             present = self._in_order(view, present, missing)
         own = ((message, leases[message.offset], receipts[message.offset]) for message in present)
@@ -139,7 +139,7 @@ class Deliverer:
         """Whether some of these were settled. If the store fails, their lease expires. `spent`: their own time to live
         is over."""
         with suppress(StoreUnavailable):
-            expired, lost = self.expired_and_lost(view, missing) if missing else ([], [])
+            expired, lost = self.expired_and_lost(view, missing)
             expired = sorted([*spent, *expired])
             count("expired", len(expired), view.topic.name, view.group.name)
             for offsets, settle in ((expired, self.ack_expired), (lost, self.bury_lost)):

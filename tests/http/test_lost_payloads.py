@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import INLINE_BYTES_MAX
+from chalicelib.base.limits import HOUR_MS, INLINE_BYTES_MAX, READ_TIMEOUT_MS
 from chalicelib.consuming.claim import UNREADABLE_MS
+from chalicelib.log import payloads
 from chalicelib.log.segment import PIECE_BYTES_MAX
 from chalicelib.store import Keys, Read
 from chalicelib.table.writes import Item
@@ -24,19 +25,27 @@ class Payloads(MemoryStore):
     """Loses payloads, or does not answer reads of them."""
 
     is_failing = False
-    fails_alone = ""
-    """The one partition that does not answer."""
+    fail_alone: Collection[str] = ()
+    """Partitions that do not answer."""
+    fails: Callable[[], object] = staticmethod(lambda: None)
+    """What happens meanwhile."""
 
     def lose(self, place: int) -> None:
         """The payload that was stored n-th, from 0 on."""
         if self._blobs:
             del self._blobs[list(self._blobs)[place]]
         else:
-            del self._items[[pk for pk in self._items if pk.startswith("payload#")][place]]
+            del self._items[self.payloads[place]]
+
+    @property
+    def payloads(self) -> list[str]:
+        """The partitions with payloads, in the order of their messages."""
+        return [pk for pk in self._items if pk.startswith("payload#")]
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
         asked = {key.pk for read in reads if isinstance(read, Keys) for key in read.keys}
-        if self.fails_alone in asked or (self.is_failing and any(pk.startswith("payload#") for pk in asked)):
+        if asked & {*self.fail_alone} or (self.is_failing and any(pk.startswith("payload#") for pk in asked)):
+            self.fails()
             raise StoreUnavailable("the payloads are throttled")
         return super().read(reads)
 
@@ -180,16 +189,30 @@ def test_a_delayed_message_without_its_payload_does_not_block_the_others(
     assert [letter["reason"] for letter in dead(group)] == [REASON]
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
 def test_an_instance_with_a_stale_cache_of_a_deleted_topic_buries_nothing(
-    topic: Topic, store: Payloads, fresh: Client
+    topic: Topic, store: Payloads, fresh: Client, is_made_again: bool
 ) -> None:
     group = topic.group("g").seen_by(fresh)
     produce(topic)
     assert group.pop(max_messages=1)["messages"]
     store.lose(1)
     store._items["topics"].clear()  # the first that a deletion does
+    if is_made_again:
+        assert topic.client.another().put("/topics/t").status == 201
     assert fresh.post(f"{group.path}/pop").problem == (404, "TopicNotFound")
     assert not any(pk.startswith("dead#") and items for pk, items in store._items.items())
+
+
+def test_a_message_that_is_missing_when_it_has_just_expired_is_not_dead(topic: Topic, store: Payloads) -> None:
+    assert topic.client.put(topic.path, retention_ms=HOUR_MS).status == 200
+    group = topic.group("g").seen_by(topic.client.another())
+    produce(topic, count=1)
+    group.nack(group.take_one(), delay_ms=HOUR_MS - 1)
+    store.lose(0)
+    topic.client.clock.ms += HOUR_MS - 1
+    assert group.seen_by(topic.client.another()).pop()["messages"] == []
+    assert group.totals() == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("fields", [{}, {"attempt_id": "a"}])
@@ -223,7 +246,7 @@ def test_one_payload_that_cannot_be_read_holds_back_no_other_message(
 ) -> None:
     group = topic.group("g", max_attempts=2).seen_by(fresh)
     sent = produce(topic)
-    store.fails_alone = [pk for pk in store._items if pk.startswith("payload#")][1]
+    store.fail_alone = store.payloads[1:2]
     taken = group.pop()["messages"]
     assert bodies(taken) == [sent[0], sent[2]]
     assert group.ack(*taken) == {"acked": 2, "failed": []}
@@ -232,33 +255,76 @@ def test_one_payload_that_cannot_be_read_holds_back_no_other_message(
         assert fresh.post(f"{group.path}/pop").problem == (503, "StoreUnavailable")
     small = produce(topic, count=1, size=10)
     assert bodies(group.take(1)) == small
-    store.fails_alone = ""
+    store.fail_alone = ()
     topic.client.clock.ms += UNREADABLE_MS
     assert [(each["body"], each["attempt"]) for each in group.take(1)] == [(sent[1], 1)]
 
 
+@pytest.mark.parametrize("late_ms", [0, 1])
+def test_after_a_slow_failure_a_pop_reads_no_further(
+    topic: Topic, store: Payloads, fresh: Client, late_ms: int
+) -> None:
+    group = topic.group("g").seen_by(fresh)
+    sent = produce(topic)
+    store.fail_alone = store.payloads[1:2]
+    store.fails = lambda: topic.client.clock.sleep(READ_TIMEOUT_MS + late_ms)
+    assert bodies(group.pop()["messages"]) == (sent[:1] if late_ms else sent[::2])
+
+
+def test_a_lost_message_of_a_log_that_is_being_removed_is_left_alone(
+    topic: Topic, store: Payloads, fresh: Client
+) -> None:
+    def removed() -> None:
+        for pk in [pk for pk in store._items if pk.startswith("log#")]:
+            del store._items[pk]
+
+    group = topic.group("g").seen_by(fresh)
+    sent = produce(topic)
+    store.fail_alone, store.fails = store.payloads[:1], removed
+    store.lose(1)
+    assert bodies(group.pop()["messages"]) == sent[2:]
+
+
 def test_an_ordered_queue_waits_for_a_payload_that_cannot_be_read(topic: Topic, store: Payloads, fresh: Client) -> None:
     group = topic.group("g", ordered=True).seen_by(fresh)
-    sent = produce(topic)
-    store.fails_alone = [pk for pk in store._items if pk.startswith("payload#")][1]
+    sent = produce(topic, 4)
+    store.fail_alone = store.payloads[1::2]
     first = group.pop()["messages"]
     assert bodies(first) == sent[:1]
     group.ack(*first)
     assert group.pop()["messages"] == []
-    store.fails_alone = ""
+    store.fail_alone = ()
     topic.client.clock.ms += UNREADABLE_MS
-    assert [(each["body"], each["attempt"]) for each in group.take(2)] == [(body, 1) for body in sent[1:]]
+    assert [(each["body"], each["attempt"]) for each in group.take(3)] == [(body, 1) for body in sent[1:]]
 
 
-def test_an_ordered_queue_waits_for_a_lost_message_that_cannot_be_buried(
-    topic: Topic, store: Payloads, fresh: Client, monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_be_read_holds_up_its_key_and_no_other(
+    topic: Topic, store: Payloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = topic.group("g", ordered=True, invisible_ms=1_000).seen_by(fresh)
+    monkeypatch.setattr(payloads, "INSTANCE_CACHE_BYTES_MAX", 0)  # payloads are not cached, but keys are
+    group = topic.group("g", ordered="key", invisible_ms=1).seen_by(topic.client.another())
+    sent = noise(5, 2 * INLINE_BYTES_MAX)
+    for body, key in zip(sent, ("a", "a", "b", None, None), strict=True):
+        topic.produce(body, key=key)
+    assert len(group.take(5)) == 5
+    topic.client.clock.ms += 1
+    store.fail_alone = [store.payloads[0], store.payloads[3]]
+    assert bodies(group.pop(invisible_ms=60_000)["messages"]) == [sent[2], sent[4]]
+    store.fail_alone = ()
+    topic.client.clock.ms += UNREADABLE_MS
+    assert bodies(group.pop()["messages"]) == [sent[0], sent[1], sent[3]]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_only_an_ordered_queue_waits_for_a_lost_message_that_cannot_be_buried(
+    topic: Topic, store: Payloads, fresh: Client, monkeypatch: pytest.MonkeyPatch, ordered: bool
+) -> None:
+    group = topic.group("g", ordered=ordered, invisible_ms=1_000).seen_by(fresh)
     sent = produce(topic)
     store.lose(1)
     with monkeypatch.context() as away:
         away.setattr(store, "write_together", unavailable)
-        assert bodies(group.pop()["messages"]) == sent[:1]
+        assert bodies(group.pop()["messages"]) == (sent[:1] if ordered else sent[::2])
     topic.client.clock.ms += 1_001
     assert bodies(group.pop()["messages"]) == [sent[0], sent[2]]
 

@@ -209,8 +209,17 @@ def test_a_reset_to_what_is_gone_begins_with_what_is_left(world: World) -> None:
     assert world.api.get_topic("t")["queue_offsets"][0]["first_offset"] == 5 * PER_SEGMENT
 
 
-def test_a_retry_of_an_expired_message_is_settled_and_others_are_delivered(world: World) -> None:
-    world.produce(BIG, *["small"] * 2 * PER_SEGMENT)
+@pytest.mark.parametrize("ends_with_segment", [False, True])
+def test_a_retry_of_an_expired_message_is_settled_and_others_are_delivered(
+    world: World, ends_with_segment: bool
+) -> None:
+    """The log then begins with a message of that time, or with the new one."""
+    other = World()
+    while len(other.items("log#")) < 2:
+        other.produce("small")
+    last_segment = max(other.items("log#"), key=lambda item: str(item["sk"]))
+    fitting = int(last_segment["sk"])
+    world.produce(*["small"] * fitting if ends_with_segment else [BIG, *["small"] * 2 * fitting])
     taken = world.take(3)
     receipts = [each["receipt"] for each in taken]
     assert world.api.nack("t", "g", {"receipts": receipts, "delay_ms": 2 * GONE_MS})["nacked"] == 3
