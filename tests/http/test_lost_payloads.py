@@ -316,7 +316,7 @@ def test_what_cannot_be_read_holds_up_its_key_and_no_other(
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_only_an_ordered_queue_waits_for_a_lost_message_that_cannot_be_buried(
+def test_only_an_ordered_queue_waits_for_what_is_lost_and_not_buried(
     topic: Topic, store: Payloads, fresh: Client, monkeypatch: pytest.MonkeyPatch, ordered: bool
 ) -> None:
     group = topic.group("g", ordered=ordered, invisible_ms=1_000).seen_by(fresh)
