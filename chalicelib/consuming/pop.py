@@ -348,10 +348,9 @@ def _in_order(view: QueueView, deliveries: Sequence[Delivery], in_turn: Sequence
     if not view.group.is_by_key:
         return by_offset
     turns = {offset: turn for turn, offset in enumerate(in_turn)}
-    by_key: dict[str | int, list[Delivery]] = {}
+    by_key: dict[str | None, list[Delivery]] = {}
     for delivery in by_offset:
-        key = delivery.stored.message.key
-        by_key.setdefault(delivery.stored.offset if key is None else key, []).append(delivery)
+        by_key.setdefault(delivery.stored.message.key, []).append(delivery)
     keys = sorted(by_key.values(), key=lambda own: min(turns.get(each.stored.offset, 0) for each in own))
     return [delivery for own in keys for delivery in own]
 
@@ -360,5 +359,7 @@ def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) ->
     """Whether a pop that found nothing looks again at once, since more delayed messages were due: in another queue, or,
     if the group has a filter, in any, up to the number of messages that it skips."""
     if view.group.filter is None:
-        return bool(view.due(promoted)) and promotions % PROMOTED_QUEUES_MAX != 0
-    return bool(view.due()) and promotions % (PASSED_AT_ONCE_MAX // PROMOTED_MAX) != 0
+        due, most = view.due(promoted), PROMOTED_QUEUES_MAX
+    else:
+        due, most = view.due(), PASSED_AT_ONCE_MAX // PROMOTED_MAX
+    return bool(due) and promotions % most != 0

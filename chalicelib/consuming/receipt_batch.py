@@ -121,8 +121,6 @@ class ReceiptBatch:
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
             return Standing.LOST
-        if self._is_closed(receipt):
-            return Standing.ACKED
         if not self.names_more:
             return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
         if self.holder(receipt):
@@ -139,7 +137,7 @@ class ReceiptBatch:
         """The lease that owes the message, if the receipt is good for it."""
         lease = self.cursor.leases.get(receipt.token)
         if lease is None or not lease.owes(receipt.offset):
-            lease = self.cursor.owing_lease(receipt.offset) if self.names_more else None
+            lease = self.cursor.owing_lease(receipt.offset)
         is_good = lease is not None and self._names(receipt, lease)
         return lease if is_good and not (self.settle_by == BY_DELIVERY and self._is_over(lease)) else None
 

@@ -57,24 +57,24 @@ class QueueView:
     @property
     def end(self) -> int:
         """The end of the log as read, or of what the group's `delay_ms` lets it take."""
-        return max(self.cursor.next, self._unripe()[0] if self.chain else 0)
+        return max(self.cursor.next, self._unripe()[0])
 
     @property
     def ripe_at_ms(self) -> int:
         """When the first message is to be taken that the group's `delay_ms` holds back. 0: none is known."""
-        return self._unripe()[1] if self.chain else 0
+        return self._unripe()[1]
 
     def is_ripe(self, stored_at_ms: int) -> bool:
         """Whether the group's `delay_ms` is over for what was stored then."""
         return stored_at_ms + self.group.delay_ms <= self.at_ms
 
     def _unripe(self) -> tuple[int, int]:
-        """The first offset that is not to be taken yet, and when it is; at the end of the chain, its end and 0."""
+        """The first offset that is not to be taken yet, and when it is; without one, the end of the chain and 0."""
         if self.group.delay_ms:
             for first, entry in entries(self.chain):
                 if first + entry.count > self.cursor.next and not self.is_ripe(entry.stored_at_ms):
                     return first, entry.stored_at_ms + self.group.delay_ms
-        return self.chain[-1].end, 0
+        return self.chain[-1].end if self.chain else 0, 0
 
     def want(self, count: int) -> Want:
         return want(self.topic, self.queue, self.cursor, count)
@@ -134,8 +134,7 @@ class QueueView:
 
     def is_plain(self, now: int) -> bool:
         """Whether the group gets all messages ahead of the cursor."""
-        is_sifted = self.group.filter is not None or self.is_past_retention(now)
-        return not is_sifted and not any(self.is_doubtful(entry, now) for entry in self._ahead())
+        return not self.is_past_retention(now) and not any(self.is_doubtful(entry, now) for entry in self._ahead())
 
     def is_doubtful(self, entry: Entry, now: int) -> bool:
         """Whether the group may not get all messages of an entry, apart from the retention of the topic."""
@@ -145,8 +144,7 @@ class QueueView:
     @property
     def has_purged(self) -> bool:
         """Whether messages ahead of the cursor may have been sent before the group was purged."""
-        purged_at_ms = self.cursor.purged_at_ms
-        return purged_at_ms is not None and any(entry.may_be_purged(purged_at_ms) for entry in self._ahead())
+        return any(entry.may_be_purged(self.cursor.purged_at_ms) for entry in self._ahead())
 
     def is_past_retention(self, now: int) -> bool:
         """Whether messages ahead of the cursor have expired by the retention of the topic, or are removed: then what
@@ -235,8 +233,7 @@ class ViewReader:
         queues = [
             QueueView(topic, group, queue, ask, cursor, chain, until_ms, at_ms) for queue, (cursor, chain) in pairs
         ]
-        waits = first_due(answers[delays_at:]) if topic.delays else []
-        return GroupView(topic, group, queues, _window(group, items), waits, at_ms)
+        return GroupView(topic, group, queues, _window(group, items), first_due(answers[delays_at:]), at_ms)
 
     def place(self, topic: Topic, group_name: str, ask: Pop) -> Place:
         """Where a pop waits. Before the group is known, each consumer is on its own."""
@@ -263,10 +260,10 @@ class ViewReader:
         item = next((item for item in items if item["sk"] == keys.SETTINGS), None)
         if not item:
             return self._catalogue.group(topic, name)
-        is_known = known and known.id == item["id"] and known.version == item["version"]
-        group = known if known and is_known else Group.of(topic.id, name, item)
-        self._catalogue.keep_group(group)
-        return group
+        if known is None or (known.id, known.version) != (item["id"], item["version"]):
+            known = Group.of(topic.id, name, item)
+        self._catalogue.keep_group(known)
+        return known
 
     def _cursors_of(
         self, topic: Topic, group: Group, known: Group | None, items: list[Item], ask: Pop, strong: bool
@@ -285,8 +282,6 @@ class ViewReader:
 
 
 def _window(group: Group, items: list[Item]) -> Item | None:
-    if group.rate_limit is None:
-        return None
     return next((item for item in items if item["sk"] == group.window_key.sk), None)
 
 

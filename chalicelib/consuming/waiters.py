@@ -33,15 +33,14 @@ class Place(NamedTuple):
 
 
 class Waiter:
-    """One pop, which may wait until `wait_ms` from now, as far as its call has time. One that does not wait hears
-    nothing."""
+    """One pop, which may wait until `wait_ms` from now, as far as its call has time."""
 
     def __init__(self, runtime: Runtime, wait_ms: int) -> None:
         self._runtime = runtime
         self._idle_since_ms = runtime.uptime()
         self._until_ms = deadline.wait_until_ms(self._idle_since_ms + wait_ms)
         self._pause_ms = POLL_MS_MIN
-        self._bell = runtime.bell() if wait_ms else None
+        self._bell = runtime.bell()
         self.was_told = False
 
     def is_over(self) -> bool:
@@ -49,15 +48,13 @@ class Waiter:
 
     def listen(self) -> None:
         """To be called before each look: what is stored from now on ends the next rest."""
-        if self._bell:
-            self._bell = self._runtime.bell()
+        self._bell = self._runtime.bell()
 
     def tell(self) -> None:
         """Ends the rest. The look after it may still miss what is stored, so others follow soon."""
         self.was_told = True
         self._idle_since_ms, self._pause_ms = self._runtime.uptime(), POLL_MS_MIN
-        if self._bell:
-            self._bell.ring()
+        self._bell.ring()
 
     def rest(self, next_ready_at_ms: int | None, is_held: bool) -> None:
         """Returns when it is time for the next look: not after the next known due time. `is_held`: something is there,
@@ -68,8 +65,7 @@ class Waiter:
         if next_ready_at_ms is not None:
             pause_ms = min(pause_ms, next_ready_at_ms - self._runtime.now())
         self._pause_ms = min(2 * self._pause_ms, POLL_MS_MAX)
-        if self._bell:
-            self._bell.wait(max(1, pause_ms))
+        self._bell.wait(max(1, pause_ms))
         deadline.has_waited(self._runtime.uptime() - now)
 
 

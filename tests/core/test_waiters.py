@@ -30,7 +30,7 @@ def test_one_pop_of_each_group_hears_of_a_message() -> None:
     ):
         waiters.stored("t")
         assert [waiter.was_told for waiter in (first, second, other, elsewhere)] == [True, False, True, False]
-    waiters.stored("t")  # nobody waits any more
+    assert waiters._waiting == {}
 
 
 def test_every_consumer_of_a_broadcast_group_hears_of_a_message() -> None:
@@ -126,6 +126,7 @@ def test_rests_grow_with_the_silence_and_end_at_what_is_due() -> None:
     waiter = Waiter(clock.runtime(), WAIT_MS)
     clock.sleep(9_000)
     assert rested_ms(clock, waiter, ready_at_ms=clock.ms + 33) == 33
+    assert rested_ms(clock, waiter, is_held=True) < POLL_MS_MAX
 
 
 def test_a_pop_that_does_not_wait_is_told_nothing() -> None:

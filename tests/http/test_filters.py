@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX
+from chalicelib.delays.decision import PROMOTED_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies, offsets
 
 EU = {"expression": "tag == 'a' && properties.region == 'eu'"}
@@ -83,6 +84,14 @@ def test_one_pop_looks_through_a_thousand_that_nobody_wants(topic: Topic) -> Non
         assert group.pop()["messages"] == []
         topic.produce(*tagged(at_end))
         assert offsets(group.pop()["messages"]) == ([2 * PASSED_AT_ONCE_MAX + 1] if at_end == "rare" else [])
+
+
+def test_one_pop_looks_through_delayed_messages_that_nobody_wants(topic: Topic) -> None:
+    group = topic.group("rare", filter={"tags": ["rare"]})
+    topic.produce(*tagged(*["common"] * (2 * PROMOTED_MAX), "rare"), delay_ms=1_000)
+    topic.client.clock.sleep(1_000)
+    assert offsets(group.pop()["messages"]) == [2 * PROMOTED_MAX]
+    assert group.pop()["messages"] == []
 
 
 def test_a_changed_filter_applies_to_what_is_not_yet_passed(topic: Topic) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import CLOCKS_APART_MS, HEARD_MS, IDLE_CONSUMER_MS
+from chalicelib.consuming.pop import PROMOTED_QUEUES_MAX
+from chalicelib.delays.decision import PROMOTED_MAX
 from chalicelib.delays.writer import Waiting
 from chalicelib.log.segment import Entry
 from tests.support.client import Client, Group, Json, Topic, bodies
@@ -61,6 +63,17 @@ def test_what_comes_into_the_log_together_is_told_apart(topic: Topic, clock: Clo
         topic.produce(after * size, deliver_at_ms=due_ms)
     clock.sleep(LATER_MS)
     assert [body[0] for body in drained(group)] == ["d"]
+
+
+def test_a_pop_goes_on_past_queues_where_all_that_is_due_was_purged(client: Client, clock: Clock) -> None:
+    topic = client.topic("wide", queues=3)
+    group = topic.group("purged")
+    for queue, count in enumerate((PROMOTED_QUEUES_MAX * PROMOTED_MAX, 1, 1)):
+        topic.produce(*["before"] * count, delay_ms=LATER_MS + queue, queue=queue)
+    group.reset("now")
+    topic.produce("after", delay_ms=LATER_MS + 3, queue=2)
+    clock.sleep(LATER_MS + 3)
+    assert bodies(group.pop()["messages"]) == ["after"]
 
 
 def test_one_message_at_a_time_comes_from_between_purged_ones(topic: Topic, clock: Clock) -> None:

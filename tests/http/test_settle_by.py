@@ -150,6 +150,16 @@ def test_a_receipt_of_a_dead_message_is_lost(topic: Topic, clock: Clock, acting:
         assert failed(answer) == ["LeaseLost"] * 2
 
 
+@pytest.mark.parametrize("rule", ["message", "delivery", "receipt"])
+def test_a_dead_message_is_lost_though_the_rest_of_its_lease_is_acked(topic: Topic, acting: str, rule: str) -> None:
+    group = by(topic, rule, max_attempts=1)
+    topic.produce("a", "b")
+    dead, alive = group.take(2)
+    group.nack(dead)
+    lost = [{"receipt": dead["receipt"], "code": "LeaseLost"}]
+    assert seen(group, acting).ack(dead, alive) == {"acked": 1, "failed": lost}
+
+
 def test_by_message_a_receipt_of_another_group_is_invalid(topic: Topic) -> None:
     group, other = by(topic, "message"), topic.group("other", settle_by="message")
     topic.produce("a")

@@ -585,6 +585,7 @@ def test_receipts_of_a_half_deleted_group_are_told_apart(client: Client, clock: 
     for key in (known.key, known.cursor_key(1)):
         client.store.write(Write(key, (), (RemoveItem(),)))
     clock.sleep(10_000)
+    assert client.post(f"{group.path}/pop").problem == (404, "GroupNotFound")
     assert group.ack(*taken) == {"acked": 1, "failed": [{"receipt": taken[1]["receipt"], "code": "ReceiptInvalid"}]}
 
 

@@ -11,6 +11,7 @@ import pytest
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys
 from tests.support.client import Answer, Client, Group, Topic, bodies, receipts
+from tests.support.clock import Clock
 from tests.support.troubled_store import (
     Trouble,
     TroubledStore,
@@ -201,6 +202,38 @@ def test_messages_whose_payload_a_pop_could_not_read_come_back(
     assert group.totals() == (0, 0, 1, 0)
     client.clock.sleep(1_000)
     assert group.take_one()["attempt"] == 1
+
+
+def test_a_pop_that_could_not_read_says_so_though_others_have_nothing(
+    store: TroubledStore, client: Client, clock: Clock
+) -> None:
+    topic = client.topic("orders", queues=2)
+    group = topic.group("billing", filter={"tags": ["a"]})
+    topic.produce(random.Random(1).randbytes(50_000).hex(), queue=0, tag="a")
+    topic.produce("x", queue=1, tag="b")
+    clock.sleep(1)
+    store.before = _failing_payload
+    demand_unavailable(client.post(f"{group.path}/pop"))
+
+
+def test_a_pop_goes_on_to_the_next_queue_however_long_the_first_took(
+    store: TroubledStore, client: Client, clock: Clock
+) -> None:
+    topic = client.topic("orders", queues=2)
+    group = topic.group("billing")
+    other = group.seen_by(client.another())
+    for queue in (0, 1):
+        topic.produce("a", queue=queue)
+        clock.sleep(1)
+
+    def meanwhile(verb: str, about: Any) -> None:
+        if verb == "write" and "cursor#" in about.key.sk:
+            store.before = unavailable()
+            other.take_one()
+            clock.sleep(2_000)
+
+    store.before = meanwhile
+    assert group.take_one()["queue"] == 1
 
 
 def test_an_attempt_that_failed_is_repeated_and_loses_nothing(
