@@ -14,7 +14,7 @@ from typing import NamedTuple
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import QueueFull, StoreUnavailable
-from chalicelib.base.limits import OFFSET_MAX, SECOND_MS
+from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.message import Produced
 from chalicelib.base.records import mutable
 from chalicelib.catalogue.catalogue import Env
@@ -63,16 +63,16 @@ class Depths:
         self._known: BoundedCache[_Known] = BoundedCache()
         """By topic id."""
 
-    def full(self, topic: Topic) -> dict[int, QueueFull]:
+    def full(self, topic: Topic, depth_max: int) -> dict[int, QueueFull]:
         """The queues that take no messages now, each with the error that says why. When the last look is too old, the
         first call that comes looks again; others go by the last look meanwhile."""
         now, known = self._runtime.uptime(), self._known.get(topic.id)
         if known is None or now - known.looked_at_ms >= LOOK_MS:
             known = known or _Known(now)
             known.looked_at_ms = now
-            self._look(topic, known)
+            self._look(topic, depth_max, known)
             self._known.keep(topic.id, known)
-        return {queue: self._error(topic, known, queue) for queue in known.full(_most(topic))}
+        return {queue: self._error(topic, known, queue) for queue in known.full(depth_max)}
 
     def note(self, topic: Topic, results: Sequence[Produced]) -> None:
         """Counts what was appended."""
@@ -81,7 +81,7 @@ class Depths:
                 if result.offset is not None:
                     known.ends_at(result.queue, result.offset + 1)
 
-    def _look(self, topic: Topic, known: _Known) -> None:
+    def _look(self, topic: Topic, depth_max: int, known: _Known) -> None:
         """One round trip, and one more where groups are new. If the store fails, the last look stands; before the first
         one, messages pass."""
         of_ends = newest(topic.read_logs)
@@ -95,11 +95,13 @@ class Depths:
                 for queue, items in enumerate(answers[: len(of_ends)]):
                     known.ends_at(queue, end_of(items))
                 known.groups = names
-                known.slowest = self._slowest(topic, known, {name: partitions[name] for name in names})
+                known.slowest = self._slowest(topic, depth_max, known, {name: partitions[name] for name in names})
         except StoreUnavailable:
             return
 
-    def _slowest(self, topic: Topic, known: _Known, partitions: Mapping[str, Sequence[Item]]) -> dict[int, Slowest]:
+    def _slowest(
+        self, topic: Topic, depth_max: int, known: _Known, partitions: Mapping[str, Sequence[Item]]
+    ) -> dict[int, Slowest]:
         """By queue; empty without groups. Expired messages are not waiting any more, which is looked up only where it
         could make a difference."""
         ends, nothing = [known.ends[queue] for queue in range(topic.readers)], [0] * topic.readers
@@ -111,13 +113,13 @@ class Depths:
                 for part in of_group(group, all_cursors_of(group, topic, items), nothing, ends, now):
                     slow = Slowest(part.committed_offset, name)
                     slowest[part.queue] = min(slow, slowest.get(part.queue, slow))
-        full = {queue: slow for queue, slow in slowest.items() if ends[queue] - slow.committed >= _most(topic)}
+        full = {queue: slow for queue, slow in slowest.items() if ends[queue] - slow.committed >= depth_max}
         return slowest | self._unexpired(topic, full, now)
 
     def _unexpired(self, topic: Topic, full: Mapping[int, Slowest], now: int) -> dict[int, Slowest]:
         """The same for these queues without what has expired: from the first message that can still be read."""
         expired_ms = topic.expired_ms(now)
-        if not full or topic.created_at_ms > expired_ms:
+        if topic.created_at_ms > expired_ms:
             return {}
         wants = [Want(topic.logs[queue], slow.committed, 1, None) for queue, slow in full.items()]
         chains = dict(zip(full, self._reader.chains(wants), strict=True))
@@ -133,10 +135,6 @@ class Depths:
             f"queue {queue} of topic '{topic.name}' is full: group '{slow.group}' has not consumed"
             f" {known.ends[queue] - slow.committed} messages; the topic's max_depth is {topic.max_depth}"
         )
-
-
-def _most(topic: Topic) -> int:
-    return topic.max_depth or OFFSET_MAX
 
 
 def _directory(topic: Topic) -> Range:

@@ -90,11 +90,10 @@ class Producer:
         stored = _without_repeats(sendings)
         own = list(dict.fromkeys(stored))
         choice = self._choice(topic)
-        full = self._depths.full(topic) if topic.max_depth else {}
+        full = self._depths.full(topic, topic.max_depth) if topic.max_depth else {}
         self.choose_queues(topic, own, full)
         by_queue = _by_queue(self._admitted(topic, own, full))
-        if delayed := [sending for sending in own if sending.message.deliver_at_ms is not None]:
-            self._delay(topic, delayed)
+        self._delay(topic, [sending for sending in own if sending.message.deliver_at_ms is not None])
         plain: dict[int, list[Sending]] = {}
         for queue, together in by_queue.items():
             if any(sending.is_deduplicated for sending in together):
@@ -131,8 +130,8 @@ class Producer:
         """The messages to append now. Those whose queue is full get their result: of an earlier call with their
         `dedup_id`, or that they are refused. Delayed ones wait outside of the queue."""
         plain = [sending for sending in own if sending.message.deliver_at_ms is None]
-        if refused := [sending for sending in plain if sending.queue in full]:
-            self._deduplication.repeat(topic, refused)
+        refused = [sending for sending in plain if sending.queue in full]
+        self._deduplication.repeat(topic, refused)
         for sending in refused:
             sending.result = sending.result or Produced(sending.queue, error=full[sending.queue])
         return [sending for sending in plain if sending.queue not in full]
@@ -160,13 +159,15 @@ class Producer:
     def _append_deduplicated(self, topic: Topic, choice: QueueChoice, queue: int, together: Sequence[Sending]) -> None:
         """Stores messages with dedup ids, and those that share their entries. They stay in their queue if it fails,
         since other callers may be completing the entry there; none is stored before an earlier one is known to be."""
-        is_whole = all(self._deduplication.append(topic, queue, part) for part in _parts(together))
-        for result in [sending.result for sending in together if sending.result]:
-            choice.note(result.queue, has_failed=result.error is not None)
-        if not is_whole:
-            held_back = StoreUnavailable(f"an earlier message of this request is not stored in queue {queue}")
-            for sending in together:
-                sending.result = sending.result or Produced(queue, error=held_back)
+        for part in _parts(together):
+            if not self._deduplication.append(topic, queue, part):
+                break
+        held_back = StoreUnavailable(f"an earlier message of this request is not stored in queue {queue}")
+        for sending in together:
+            if sending.result:
+                choice.note(sending.result.queue, has_failed=sending.result.error is not None)
+            else:
+                sending.result = Produced(queue, error=held_back)
 
     def _append(
         self,

@@ -24,6 +24,9 @@ class _Isolation:
     until_ms: int
 
 
+_NEVER = _Isolation(0, 0)
+
+
 def isolated_ms(took_ms: int) -> int:
     """How long a queue is isolated after an append that took this long."""
     return max([0, *(seconds * SECOND_MS for least_ms, seconds in _GRADES if took_ms >= least_ms)])
@@ -69,17 +72,15 @@ class QueueChoice:
         ms = isolated_ms(took_ms)
         failures = 0
         if has_failed:
-            before = self._isolated.get(queue)
-            failures = before.failures + 1 if before else 1
+            failures = self._isolation(queue).failures + 1
             ms = max(ms, min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX))
-        if ms:
-            self._isolated[queue] = _Isolation(failures, self._runtime.uptime() + ms)
-        else:
-            self._isolated.pop(queue, None)
+        self._isolated[queue] = _Isolation(failures, self._runtime.uptime() + ms)
+
+    def _isolation(self, queue: int) -> _Isolation:
+        return self._isolated.get(queue, _NEVER)
 
     def _isolated_until_ms(self, queue: int) -> int:
-        isolation = self._isolated.get(queue)
-        return isolation.until_ms if isolation else 0
+        return self._isolation(queue).until_ms
 
 
 def _nearest(queues: Sequence[int], near: Collection[int]) -> Sequence[int]:
