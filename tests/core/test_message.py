@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +16,14 @@ from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
     KEY_BYTES_MAX,
+    MESSAGE_JSON_BYTES_MAX,
+    MESSAGE_OVERHEAD_BYTES,
     OFFSET_MAX,
     PROPERTIES_BYTES_MAX,
     QUEUES_MAX,
     TAG_CHARS_MAX,
 )
-from chalicelib.base.message import message_id, parse_message_id
+from chalicelib.base.message import carried_bytes, message_id, parse_message_id
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.new_message import parse, parse_batch
 from chalicelib.store.paging import positions_of, positions_token
@@ -27,6 +31,7 @@ from chalicelib.store.paging import positions_of, positions_token
 QUEUES = 4
 TOPIC = Topic("orders", "t", 0, queues=QUEUES)
 NOW = 1_700_000_000_000
+_EMPTY: dict[str, Any] = {"body": "", "key": None, "tag": None, "properties": {}}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 ENTRY_IDS = st.binary(min_size=8, max_size=8)
 
@@ -39,12 +44,17 @@ def encoded(size: int) -> str:
     return base64.b64encode(bytes(size)).decode()
 
 
+_ROOM = MESSAGE_JSON_BYTES_MAX - MESSAGE_OVERHEAD_BYTES - carried_bytes(orjson.dumps(_EMPTY))
+LONGEST_AS_JSON = "\x01" * (_ROOM // 7) + "x" * (_ROOM % 7)
+"""In a response, a control character takes seven bytes."""
+
 FITTING = [
     pytest.param(message(body="x"), id="the shortest body"),
     pytest.param(message(body="x" * BODY_BYTES_MAX), id="the longest body"),
     pytest.param(message(body="é" * (BODY_BYTES_MAX // 2)), id="the longest body of two-byte characters"),
     pytest.param(message(body=None, body_base64=encoded(1)), id="the shortest data"),
     pytest.param(message(body=None, body_base64=encoded(BODY_BYTES_MAX)), id="the longest data"),
+    pytest.param(message(body=LONGEST_AS_JSON), id="the longest body that a response could carry"),
     pytest.param(message(key="k"), id="the shortest key"),
     pytest.param(message(key="k" * KEY_BYTES_MAX), id="the longest key"),
     pytest.param(message(key="é" * (KEY_BYTES_MAX // 2)), id="the longest key of two-byte characters"),
@@ -92,7 +102,7 @@ WRONG = [
     pytest.param(message(body=None, body_base64="_-8="), InvalidField, id="base64 of the alphabet for URLs"),
     pytest.param(message(body=1), InvalidField, id="a body that is no text"),
     pytest.param(message(body="\ud800"), InvalidField, id="half a surrogate pair"),
-    pytest.param(message(body="\x01" * BODY_BYTES_MAX), MessageTooLarge, id="a body that no response could carry"),
+    pytest.param(message(body=LONGEST_AS_JSON + "x"), MessageTooLarge, id="a body that no response could carry"),
     pytest.param(message(key=""), InvalidField, id="an empty key"),
     pytest.param(message(key="k" * (KEY_BYTES_MAX + 1)), InvalidField, id="a key one byte too long"),
     pytest.param(message(key="é" * (KEY_BYTES_MAX // 2) + "k"), InvalidField, id="a key one byte too long in UTF-8"),
@@ -140,9 +150,12 @@ def test_messages_beyond_the_limits_are_refused(given_message: Any, error: type[
 
 def test_a_batch_holds_up_to_so_many_messages() -> None:
     assert len(parse_batch([message()] * BATCH_MESSAGES_MAX, TOPIC, NOW)) == BATCH_MESSAGES_MAX
-    wrongs: list[object] = [[], [message()] * (BATCH_MESSAGES_MAX + 1), None, {}, "messages"]
-    for wrong in wrongs:
-        with pytest.raises(InvalidField):
+    wrongs: list[tuple[object, str]] = [
+        *(([], "0 of them"), ([message()] * (BATCH_MESSAGES_MAX + 1), f"{BATCH_MESSAGES_MAX + 1} of them")),
+        *((None, "null"), ({}, "{}"), ("messages", '"messages"')),
+    ]
+    for wrong, shown in wrongs:
+        with pytest.raises(InvalidField, match=f"it is {re.escape(shown)}$"):
             parse_batch(wrong, TOPIC, NOW)
 
 

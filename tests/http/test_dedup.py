@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
+from tests.store.strict import StrictStore
 from tests.support.client import Client, Topic, bodies
 from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable, unknown
 
@@ -100,14 +101,16 @@ def test_a_whole_batch_can_be_repeated(client: Client) -> None:
     assert len(topic.read(limit=1000)["messages"]) == 256
 
 
-def test_more_ids_than_one_transaction_takes_are_stored_once_too(topic: Topic) -> None:
+def test_more_ids_than_one_transaction_takes_are_stored_once_too() -> None:
+    topic = Client(StrictStore()).topic("orders")
     batch = [{"body": str(number), "dedup_id": str(number)} for number in range(2 * TRANSACTION_ITEMS_MAX + 7)]
     first = topic.produce(*batch)
     assert [each["offset"] for each in first] == list(range(len(batch)))
     assert topic.produce(*reversed(batch)) == first[::-1]
 
 
-def test_messages_without_an_id_are_stored_each_time(topic: Topic) -> None:
+def test_messages_without_an_id_are_stored_each_time() -> None:
+    topic = Client(StrictStore()).topic("orders")
     for _ in range(2):
         topic.produce({"body": "a", "dedup_id": "x"}, {"body": "b"})
     assert bodies(topic.read()["messages"]) == ["a", "b", "b"]
@@ -207,6 +210,16 @@ def test_a_record_that_surely_failed_stores_nothing_and_is_known_to_fail(
     assert "outcome" not in answer.json
     store.before = unavailable()
     assert topic.read()["messages"] == []
+
+
+def test_a_plain_message_that_surely_failed_beside_a_repeat_is_known_to_fail(
+    store: TroubledStore, topic: Topic
+) -> None:
+    first = topic.produce("a", dedup_id="x")
+    store.before = throttled_queue(0)
+    batch = [{"body": "a", "dedup_id": "x"}, {"body": "b"}]
+    answer = topic.client.post(f"{topic.path}/messages", messages=batch)
+    assert answer.json["messages"] == [*first, {"error": {"code": "StoreUnavailable", "detail": "the store throttled"}}]
 
 
 def test_a_topic_that_is_deleted_does_not_get_a_log_again_by_a_repeat(

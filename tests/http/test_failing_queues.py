@@ -144,6 +144,16 @@ def test_an_instance_avoids_a_failed_queue_until_its_time_is_over(store: Trouble
     assert topic.produce("b")[0]["queue"] == queue
 
 
+def test_an_instance_avoids_a_queue_in_which_a_message_with_a_dedup_id_failed(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    queue = sticky(topic)
+    store.before = throttled_queue(queue)
+    assert client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}]).status == 503
+    store.before = unavailable()
+    assert sticky(topic) != queue
+
+
 def test_an_instance_avoids_a_slow_queue_for_a_while(store: TroubledStore, client: Client) -> None:
     topic = client.topic("pairs", queues=2)
     queue = sticky(topic)
@@ -229,7 +239,7 @@ def test_a_message_hops_with_half_of_the_time_that_is_left(store: TroubledStore,
 
 def test_no_queue_is_tried_when_the_time_is_over(store: TroubledStore, client: Client, topic: Topic) -> None:
     tried: list[int] = []
-    fails = failing(*range(QUEUES), took_ms=2_000, client=client)
+    fails = failing(*range(QUEUES), took_ms=1_000, client=client)
     store.before = lambda verb, about: (trouble := fails(verb, about)) and (tried.append(1) or trouble)
     answer = client.ask("POST", f"{topic.path}/messages", {"messages": [{"body": "a"}]}, prefer="wait=1")
     assert (answer.status, answer.json["detail"], len(tried)) == (503, "throttled", 1)

@@ -204,7 +204,10 @@ def test_the_slowest_known_consumer_of_a_broadcast_group_counts(client: Client, 
 def test_expired_messages_do_not_wait(client: Client, clock: Clock) -> None:
     topic = breaking(client, retention_ms=RETENTION_MS_MIN)
     topic.group("billing")
-    clock.sleep(RETENTION_MS_MIN)
+    fill(topic)
+    clock.sleep(RETENTION_MS_MIN - LOOK_MS)
+    assert refused(send(topic))
+    clock.sleep(LOOK_MS)
     fill(topic)
     assert refused(send(topic))
     clock.sleep(RETENTION_MS_MIN // 2)
@@ -263,6 +266,20 @@ def test_a_look_that_fails_changes_nothing(store: TroubledStore, client: Client,
     store.before = unavailable()
     client.clock.sleep(LOOK_MS)
     assert send(topic).status == 200
+
+
+def test_a_group_that_is_deleted_during_a_look_does_not_count(
+    store: TroubledStore, client: Client, topic: Topic, group: Group
+) -> None:
+    def meanwhile(verb: str, about: Any) -> None:
+        if verb == "read" and isinstance(about[0], Range) and about[0].pk.endswith("#billing"):
+            store.before = unavailable()
+            assert client.delete(group.path).status == 204
+
+    fill(topic)
+    store.before = meanwhile
+    assert send(topic, client=client.another()).status == 200
+    assert client.get(group.path).status == 404
 
 
 def _is_look(about: Any) -> bool:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.base.limits import PROPERTIES_BYTES_MAX
+from chalicelib.base.message import properties_bytes
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
@@ -53,8 +55,12 @@ def test_a_state_without_its_trace_is_ignored(topic: Topic, group: Group) -> Non
 
 
 def test_baggage_without_room_is_left_behind(topic: Topic, group: Group) -> None:
-    send(topic, {"body": "a"}, **{**TRACE, "baggage": "x" * 16_300})
-    assert carried(group) == {name: TRACE[name] for name in ("traceparent", "tracestate")}
+    others = {name: TRACE[name] for name in ("traceparent", "tracestate")}
+    room = PROPERTIES_BYTES_MAX - properties_bytes(others) - len("baggage")
+    send(topic, {"body": "a"}, **others, baggage="x" * room)
+    send(topic, {"body": "a"}, **others, baggage="x" * (room + 1))
+    assert carried(group) == {**others, "baggage": "x" * room}
+    assert carried(group) == others
 
 
 def test_a_message_keeps_its_trace_through_retries_and_the_dead_letters(

@@ -21,8 +21,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def choice(clock: Clock) -> QueueChoice:
-    return QueueChoice(Runtime(clock.now, clock.sleep, Random(1).randbytes, clock.uptime), lambda _log: False, queues=4)
+def crowded() -> set[str]:
+    return set()
+
+
+@pytest.fixture
+def choice(clock: Clock, crowded: set[str]) -> QueueChoice:
+    runtime = Runtime(clock.now, clock.sleep, Random(1).randbytes, clock.uptime)
+    return QueueChoice(runtime, crowded.__contains__, queues=4)
 
 
 def away_ms(choice: QueueChoice, clock: Clock, queue: int) -> int:
@@ -38,6 +44,12 @@ def test_an_instance_stays_with_one_queue_until_that_fails(choice: QueueChoice) 
     assert {choice.unkeyed(TOPIC.logs) for _ in range(50)} == {queue}
     choice.note(queue, has_failed=True)
     assert choice.unkeyed(TOPIC.logs) != queue
+
+
+def test_an_instance_leaves_a_queue_where_others_write(choice: QueueChoice, crowded: set[str]) -> None:
+    queue = choice.unkeyed(TOPIC.logs)
+    crowded.add(TOPIC.logs[queue])
+    assert [choice.unkeyed(TOPIC.logs) for _ in range(50)][-1] != queue
 
 
 def test_a_queue_that_fails_again_is_avoided_twice_as_long_up_to_a_minute(choice: QueueChoice, clock: Clock) -> None:
@@ -78,3 +90,5 @@ def test_where_all_queues_fail_the_one_that_is_due_first_is_taken(choice: QueueC
         choice.note(queue, has_failed=True)
         clock.ms += 10
     assert choice.unkeyed(TOPIC.logs) == 2
+    assert choice.unkeyed(TOPIC.logs, full={0, 2}) == 3
+    assert choice.unkeyed(TOPIC.logs, full={0, 1, 2, 3}) == 2
