@@ -57,17 +57,17 @@ class DecisionChain:
             self._writer.append_from(topic, queue, decision.entry, decision.base)
         self.remove(topic, waiting, decision.entry)
 
-    def find(self, topic: Topic, queue: int, slot: Slot) -> Decision | None:
-        """The decision that delivers the message of this slot.
+    def find(self, topic: Topic, queue: int, slot: Slot) -> tuple[Decision, Entry] | None:
+        """The decision that delivers the message of this slot, with its entry.
 
         Messages are always delivered in due order. The search therefore starts at the first decision made at the due
         time or later, and ends at one that is much later and delivers a later slot."""
         newest = self.newest(topic, [queue])[0]
         if slot in newest.slots:
-            return newest if newest.entry else None
+            return (newest, newest.entry) if newest.entry else None
         for decision in self._from(topic, queue, self._first_at(topic, queue, slot.due_ms, newest.number)):
             if slot in decision.slots and decision.entry:
-                return decision
+                return decision, decision.entry
             is_late = decision.at_ms > slot.due_ms + STORED_LATE_MS_MAX
             if is_late and decision.last and decision.last > slot:
                 return None

@@ -92,21 +92,27 @@ class DelayedMessages:
         if waited is None:
             return None
         queue, slot = waited
-        decision = self._decisions.find(topic, queue, slot)
-        if decision is None or decision.entry is None:
+        delivered = self._delivered(topic, queue, slot)
+        if delivered is None:
             return None
-        first, segment = self._writer.search(topic.logs[queue], decision.entry, decision.base)
-        if first is None or segment is None:
-            return None
-        return decision.entry.id, queue, first + decision.slots.index(slot), [segment]
+        entry_id, offsets, segment = delivered
+        return entry_id, queue, offsets[slot], [segment]
 
     def offsets_with(self, topic: Topic, queue: int, slot: Slot) -> dict[Slot, int]:
         """The offsets of this message and of those that were delivered with it; none if it is not in the log."""
-        decision = self._decisions.find(topic, queue, slot)
-        if decision is None or decision.entry is None:
-            return {}
-        first, _ = self._writer.search(topic.logs[queue], decision.entry, decision.base)
-        return {} if first is None else {other: first + index for index, other in enumerate(decision.slots)}
+        delivered = self._delivered(topic, queue, slot)
+        return delivered[1] if delivered else {}
+
+    def _delivered(self, topic: Topic, queue: int, slot: Slot) -> tuple[bytes, dict[Slot, int], Segment] | None:
+        """The entry that delivers this message, the offsets of all its messages, and its segment."""
+        found = self._decisions.find(topic, queue, slot)
+        if found is None:
+            return None
+        decision, entry = found
+        first, segment = self._writer.search(topic.logs[queue], entry, decision.base)
+        if first is None or segment is None:
+            return None
+        return entry.id, {other: first + index for index, other in enumerate(decision.slots)}, segment
 
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
         """Delayed messages with their queues, by due time, read `count` at a time. Messages with a decision no longer
@@ -153,8 +159,11 @@ def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item
 
 def _waited(topic: Topic, message_id: str) -> tuple[int, Slot] | None:
     """The queue and slot of a delayed message, or None if the topic has no such ids."""
-    entry_id, queue, due_ms = parse_delayed_id(message_id) or (b"", topic.most, 0)
-    return (queue, Slot(due_ms, entry_id)) if queue < topic.most else None
+    parsed = parse_delayed_id(message_id)
+    if parsed is None or parsed[1] >= topic.most:
+        return None
+    entry_id, queue, due_ms = parsed
+    return queue, Slot(due_ms, entry_id)
 
 
 def _unknown(topic: Topic, message_id: str) -> MessageNotFound:

@@ -100,8 +100,7 @@ class Producer:
                 self._append_deduplicated(topic, choice, queue, together)
             else:
                 plain[queue] = together
-        if plain:
-            self._append(topic, choice, plain, {*by_queue, *full})
+        self._append(topic, choice, plain, {*by_queue, *full})
         results = [sending.result for sending in stored if sending.result]
         if topic.max_depth:
             self._depths.note(topic, results)

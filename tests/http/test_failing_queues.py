@@ -64,9 +64,9 @@ def test_an_unkeyed_message_goes_to_another_queue(store: TroubledStore, topic: T
 def test_keyed_messages_do_not_go_to_another_queue(
     store: TroubledStore, client: Client, topic: Topic, fields: dict[str, Any]
 ) -> None:
-    tried: set[str] = set()
+    tried: list[str] = []
     fails = failing(*range(QUEUES))
-    store.before = lambda verb, about: (trouble := fails(verb, about)) and (tried.add(about.key.pk) or trouble)
+    store.before = lambda verb, about: (trouble := fails(verb, about)) and (tried.append(about.key.pk) or trouble)
     answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", **fields}])
     assert answer.problem == (503, "StoreUnavailable")
     assert len(tried) == 1

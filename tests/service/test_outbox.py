@@ -56,6 +56,8 @@ def test_a_transaction_that_is_cancelled_delivers_nothing(store: DynamoStore, to
 def test_a_wrong_message_is_refused_before_anything_is_stored(topic: str) -> None:
     with pytest.raises(InvalidField, match=r"message\.tag"):
         wiring.outbox_item(topic, {"body": "a", "tag": "|"})
+    with pytest.raises(InvalidField, match=r"message\.dedup_id"):
+        wiring.outbox_item(topic, {"body": "a", "dedup_id": "d"})
     with pytest.raises(TopicNotFound):
         wiring.outbox_item(f"{topic}x", {"body": "a"})
 
