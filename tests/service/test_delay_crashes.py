@@ -168,10 +168,12 @@ def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: i
     assert came == [b"new"] * count
 
 
-@pytest.mark.parametrize(("count", "behind_ms"), [(1, 120), (40, 0), (70, 0)])
-def test_a_decision_is_carried_out_before_others_that_are_due_earlier(count: int, behind_ms: int) -> None:
+@pytest.mark.parametrize(("count", "behind_ms", "not_due_ms"), [(1, 120, -5), (40, 0, 500), (70, 0, 500)])
+def test_a_decision_is_carried_out_before_others_that_are_due_earlier(
+    count: int, behind_ms: int, not_due_ms: int
+) -> None:
     """They were on their way when it was made, and are more than one look finds; or the next caller's clock is behind,
-    and the decision is about messages that are not due by it."""
+    and the decision is about messages that are not due by it, as others are that nobody has decided about."""
     scene, service = _begun()
     due_ms = scene.now + 100
 
@@ -185,6 +187,7 @@ def test_a_decision_is_carried_out_before_others_that_are_due_earlier(count: int
     scene.now += 200
     die_after(work(scene, "forward"), next(each for each in range(1, 20) if _is_decided(scene, each)))
     sent += produce("late", count, due_ms - 50)
+    produce("not due", 1, due_ms + not_due_ms)
     scene.now -= behind_ms
     popping, came = scene.instance(), list[str]()
     while deliveries := popping.consuming.pop(scene.topic, "g", Pop(256, 600_000)).deliveries:
