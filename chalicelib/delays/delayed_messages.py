@@ -66,7 +66,7 @@ class DelayedMessages:
 
     def cancel(self, topic: Topic, message_id: str) -> None:
         """Raises AlreadyDelivered, and MessageNotFound (also if it was cancelled before)."""
-        waited = _waited(topic, message_id)
+        waited = _waited(message_id)
         if waited is None:
             raise _unknown(topic, message_id)
         queue, slot = waited
@@ -88,7 +88,7 @@ class DelayedMessages:
 
     def place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int, list[Segment]] | None:
         """The place of a formerly delayed message in the log: entry id, queue, offset and segment, or None."""
-        waited = _waited(topic, message_id)
+        waited = _waited(message_id)
         if waited is None:
             return None
         queue, slot = waited
@@ -157,10 +157,10 @@ def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item
     return order[: sum(1 for weight in weights if weight <= RESPONSE_JSON_BYTES_MAX)]
 
 
-def _waited(topic: Topic, message_id: str) -> tuple[int, Slot] | None:
-    """The queue and slot of a delayed message, or None if the topic has no such ids."""
+def _waited(message_id: str) -> tuple[int, Slot] | None:
+    """The queue and slot of a delayed message, or None if no such ids are made."""
     parsed = parse_delayed_id(message_id)
-    if parsed is None or parsed[1] >= topic.most:
+    if parsed is None:
         return None
     entry_id, queue, due_ms = parsed
     return queue, Slot(due_ms, entry_id)

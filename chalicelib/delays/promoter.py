@@ -84,14 +84,15 @@ class Promoter:
         the payload is not written again, unless the payload would expire too early; so is one whose payload another
         caller may have removed at delivery."""
         entries = [Entry.of(item) for item in waiting]
+        as_it_is = waiting[:1], replace(entries[0], stored_at_ms=now)
         is_kept = waiting_ttl(slot_of(waiting[0]).due_ms) >= topic.ttl(now)
-        by_id = {} if len(entries) == 1 and is_kept else self._payloads.messages(topic.id, entries)
-        readable = [*takewhile(lambda entry: LOST not in by_id.get(entry.id, []), entries)]
-        entries = readable or entries[:1]
-        if len(entries) == 1 and entries[0].data is None and (is_kept or not readable):
-            return waiting[:1], replace(entries[0], stored_at_ms=now)
-        by_id = by_id or self._payloads.messages(topic.id, entries)
-        messages = [message for entry in entries for message in by_id[entry.id]]
+        if len(entries) == 1 and entries[0].data is None and is_kept:
+            return as_it_is
+        by_id = self._payloads.messages(topic.id, entries)
+        readable = [*takewhile(lambda entry: LOST not in by_id[entry.id], entries)]
+        if not readable:
+            return as_it_is
+        messages = [message for entry in readable for message in by_id[entry.id]]
         made = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now)
-        [made] = self._payloads.spill(topic.id, [(made, inline_bytes_max(len(entries)))], topic.ttl(now))
-        return waiting[: len(entries)], made
+        [made] = self._payloads.spill(topic.id, [(made, inline_bytes_max(len(readable)))], topic.ttl(now))
+        return waiting[: len(readable)], made

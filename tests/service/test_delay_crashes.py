@@ -13,6 +13,7 @@ import pytest
 from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.message import Message
 from chalicelib.consuming.request import Pop
+from chalicelib.delays.decision import PROMOTED_MAX
 from chalicelib.producing.new_message import Sending
 from chalicelib.service import Service
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
@@ -143,6 +144,18 @@ def test_two_callers_may_each_stop_after_any_request(scene: Scene, first: str) -
             assert found == [], f"{first} and {second}, at {requests}; goes on: {goes_on}; grows: {grows}"
 
 
+def test_a_cancel_is_carried_out_before_others_decide(scene: Scene) -> None:
+    name = "cancel what is not due"
+    for request in range(1, requests_of(work(scene.copy(), name)) + 1):
+        fresh = scene.copy()
+        cancelling = stop_after(work(fresh, name), request)
+        for _ in range(2):
+            fresh.instance().sweeps.forward()
+            fresh.now += 100_000
+        finish(cancelling, goes_on=True)
+        assert fresh.verdict() == [], f"after request {request}"
+
+
 @pytest.mark.parametrize("count", [1, 10, 11, 22])  # eleven fill a segment
 def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: int) -> None:
     scene, service = _begun(retention_ms=60_000)
@@ -193,6 +206,60 @@ def test_a_decision_is_carried_out_before_others_that_are_due_earlier(
     while deliveries := popping.consuming.pop(scene.topic, "g", Pop(256, 600_000)).deliveries:
         came += [each.stored.message.text or "" for each in deliveries]
     assert came == sent
+
+
+def _with_many_due() -> Scene:
+    """Two decisions have to be made about them."""
+    scene, service = _begun()
+    scene.grow(service)
+    messages = [Message(str(number), None, None, None, {}, scene.now + 100) for number in range(2 * PROMOTED_MAX)]
+    sent = service.producing.send(scene.topic, [Sending(message) for message in messages])
+    scene.ids = [each.message_id or "" for each in sent]
+    scene.topic = service.env.catalogue.current_topic("t")
+    scene.now += 200
+    return scene
+
+
+def test_one_sweep_delivers_all_that_is_due_though_a_decision_was_left_undone() -> None:
+    scene = _with_many_due()
+    die_after(work(scene, "forward"), next(each for each in range(1, 20) if _is_decided(scene, each)))
+    service = scene.instance()
+    assert service.delays.messages.place(scene.topic, scene.ids[0]) is None
+    service.sweeps.forward()
+    assert service.delays.messages.page(scene.topic, 1, None) == ([], None)
+    assert service.delays.messages.place(scene.topic, scene.ids[0]) is not None
+
+
+def test_of_two_callers_that_decide_at_once_each_delivers_some() -> None:
+    scene, counts = _with_many_due(), list[int]()
+
+    def promote(stop: Callable[[], None]) -> None:
+        counts.append(fresh.instance(stop).delays.promoter.promote(fresh.topic, 0))
+
+    fresh = scene.copy()
+    for request in range(1, requests_of(promote)):
+        fresh = scene.copy()
+        first = stop_after(promote, request)
+        promote(lambda: None)
+        finish(first, goes_on=True)
+        assert fresh.verdict() == []
+    assert set(counts) == {PROMOTED_MAX}
+
+
+def test_two_callers_deliver_a_large_message_at_once_and_it_comes_once() -> None:
+    """It is delivered as it was stored, so that both make the same decision."""
+    scene, service = _begun()
+    message = Message(scene.noise(_LARGE), None, None, None, {}, scene.now + 100)
+    scene.ids = [each.message_id or "" for each in service.producing.send(scene.topic, [Sending(message)])]
+    scene.topic = service.env.catalogue.current_topic("t")
+    scene.now += 200
+    for request in range(1, requests_of(work(scene.copy(), "forward")) + 1):
+        fresh = scene.copy()
+        first = stop_after(work(fresh, "forward"), request)
+        fresh.instance().sweeps.forward()
+        fresh.grow(fresh.instance())
+        finish(first, goes_on=True)
+        assert fresh.verdict() == [], f"after request {request}"
 
 
 def _begun(**settings: int) -> tuple[Scene, Service]:

@@ -240,6 +240,7 @@ def test_a_delayed_message_that_comes_too_late_brings_its_queue_back(store: Tabl
     assert left(api)
     entry = Entry.packed(b"late....", [Message("late", None, None, None, {}, clock.ms)], clock.now())
     store.write(wait(topic.id, 1, clock.ms, entry))
+    api.service.sweeps.forward()
     api.service.sweeps.check()
     clock.ms += METADATA_AGE_MS_MAX + 1
     bodies = [each["body"] for _ in range(2) for each in api.pop("t", "g", {})["messages"]]
