@@ -213,9 +213,7 @@ def test_a_record_that_surely_failed_stores_nothing_and_is_known_to_fail(
     assert topic.read()["messages"] == []
 
 
-def test_a_plain_message_that_surely_failed_beside_a_repeat_is_known_to_fail(
-    store: TroubledStore, topic: Topic
-) -> None:
+def test_a_plain_message_that_failed_beside_a_repeat_is_known_to_fail(store: TroubledStore, topic: Topic) -> None:
     first = topic.produce("a", dedup_id="x")
     store.before = throttled_queue(0)
     batch = [{"body": "a", "dedup_id": "x"}, {"body": "b"}]

@@ -144,9 +144,7 @@ def test_an_instance_avoids_a_failed_queue_until_its_time_is_over(store: Trouble
     assert topic.produce("b")[0]["queue"] == queue
 
 
-def test_an_instance_avoids_a_queue_in_which_a_message_with_a_dedup_id_failed(
-    store: TroubledStore, client: Client, topic: Topic
-) -> None:
+def test_an_instance_avoids_a_queue_where_a_dedup_id_failed(store: TroubledStore, client: Client, topic: Topic) -> None:
     queue = sticky(topic)
     store.before = throttled_queue(queue)
     assert client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}]).status == 503

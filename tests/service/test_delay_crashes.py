@@ -220,7 +220,7 @@ def _with_many_due() -> Scene:
     return scene
 
 
-def test_one_sweep_delivers_all_that_is_due_though_a_decision_was_left_undone() -> None:
+def test_one_sweep_delivers_all_though_a_decision_was_left_undone() -> None:
     scene = _with_many_due()
     die_after(work(scene, "forward"), next(each for each in range(1, 20) if _is_decided(scene, each)))
     service = scene.instance()
@@ -246,7 +246,7 @@ def test_of_two_callers_that_decide_at_once_each_delivers_some() -> None:
     assert set(counts) == {PROMOTED_MAX}
 
 
-def test_two_callers_deliver_a_large_message_at_once_and_it_comes_once() -> None:
+def test_a_large_message_that_two_callers_deliver_comes_once() -> None:
     """It is delivered as it was stored, so that both make the same decision."""
     scene, service = _begun()
     message = Message(scene.noise(_LARGE), None, None, None, {}, scene.now + 100)
