@@ -319,7 +319,7 @@ class Popper:
             except StoreUnavailable as trouble:
                 if view.ask.attempt_id:  # a repeat would also return the messages that could not be given back
                     raise
-                return Popped(_in_order(view, deliveries, in_turn), trouble=None if deliveries else trouble)
+                return Popped(_in_order(view, deliveries, in_turn), trouble=trouble)
             deliveries += delivered
             in_turn += claimed.in_turn
             view.delivered |= {delivery.stored.offset for delivery in delivered}

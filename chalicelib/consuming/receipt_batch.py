@@ -281,7 +281,7 @@ class ReceiptBatch:
     def perhaps_lost(self) -> list[Receipt]:
         """Receipts of messages that no lease owes and whose lease is gone, though not by this call: the messages were
         acked, are dead, or wait in a page."""
-        if not self.is_seen or self.is_missing or not (self.cursor.dead or self.cursor.pages):
+        if self.is_missing or not (self.cursor.dead or self.cursor.pages):
             return []
         return [receipt for receipt in self._unmoved() if self._is_gone(receipt) and not self._is_closed(receipt)]
 

@@ -110,4 +110,5 @@ class Skipper:
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1
         first = self._log_offsets.surely_older(view.topic, view.queue, unexpired_ms - ENTRY_LATE_MS)
         count = max(PASSED_AT_ONCE_MAX, first - view.cursor.next)
-        return replace(picked, fresh=count, passed=range(count), expired=count)
+        expired = self.expired(view, count, view.cursor.next + count)
+        return replace(picked, fresh=count, passed=range(count), expired=expired)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -227,6 +228,43 @@ def test_messages_that_cannot_be_read_are_left_to_later_pops(
     store.before = unavailable()
     clock.sleep(1_000)
     assert places(fresh.take(1, fill=True)) == [(1, 0)]
+
+
+def test_an_attempt_that_cannot_give_back_what_it_could_not_read_fails(
+    topic: Topic, group: Group, clock: Clock, store: TroubledStore
+) -> None:
+    produced(topic, clock, 1)
+    topic.produce(Random(1).randbytes(2_000).hex(), queue=1)
+    fresh = group.seen_by(group.client.another())
+    away = set[str]()
+
+    def unread(verb: str, about: Any) -> Exception | None:
+        if verb == "read" and "payload#" in repr(about):
+            away.update(("read", "write"))
+        return StoreUnavailable("the store throttled") if verb in away else None
+
+    store.before = unread
+    assert fresh.client.post(f"{fresh.path}/pop", fill=True, attempt_id="x").status == 503
+    store.before = unavailable()
+    assert places(fresh.take(2, fill=True, attempt_id="x")) == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize(("ask", "outcome"), [({}, "unknown"), ({"attempt_id": "x"}, "none")])
+def test_what_is_taken_over_is_answered_though_the_next_claim_fails(
+    topic: Topic, group: Group, clock: Clock, store: TroubledStore, ask: Json, outcome: str
+) -> None:
+    topic.produce(*["x"] * (TAKEOVERS_MAX + 1), queue=0)
+    for _ in range(TAKEOVERS_MAX + 1):
+        group.take_one()
+    clock.sleep(30_000)
+    claims = count()
+
+    def second(verb: str, about: Any) -> Exception | None:
+        is_second = verb == "write" and "cursor#" in about.key.sk and next(claims) == 1
+        return StoreUnavailable("no answer", outcome=outcome) if is_second else None
+
+    store.before = second
+    assert len(group.pop(max_messages=100, **ask)["messages"]) == TAKEOVERS_MAX
 
 
 def test_a_repeated_attempt_returns_the_messages_of_all_its_queues(topic: Topic, group: Group, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from chalicelib.admin import backlogs
 from chalicelib.api.about import Metrics
-from chalicelib.base.limits import MINUTE_MS
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, MINUTE_MS, PASSED_AT_ONCE_MAX
 from chalicelib.telemetry import totals
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
@@ -172,6 +172,24 @@ def test_the_commit_that_stores_messages_counts_them(client: Client, store: Trou
     assert client.post(f"{path}/{begun}/commit").status == 200
     counts = [Scrape(each).value("produced_messages_total", topic="orders") or 0 for each in (client, other)]
     assert counts == [0, 2]
+
+
+def test_only_what_has_expired_is_counted_as_such(client: Client, clock: Clock) -> None:
+    client.put("/topics/brief", queues=1, retention_ms=HOUR_MS)
+    topic = Topic(client, "brief")
+    picky, purged = topic.group("picky", filter={"tags": ["a"]}), topic.group("purged")
+    topic.produce("old", "old", delay_ms=1)
+    purged.reset("now")
+    clock.sleep(1)
+    assert purged.pop()["messages"] == []
+    clock.sleep(HOUR_MS)
+    for _ in range(PASSED_AT_ONCE_MAX // BATCH_MESSAGES_MAX):
+        topic.produce(*["unwanted"] * BATCH_MESSAGES_MAX)
+    for _ in range(2):
+        assert picky.pop()["messages"] == []
+    scrape = Scrape(client)
+    assert scrape.value("expired_messages_total", topic="brief", group="picky") == 2
+    assert not scrape.value("expired_messages_total", topic="brief", group="purged")
 
 
 def test_each_instance_counts_for_itself(client: Client, topic: Topic, group: Group) -> None:

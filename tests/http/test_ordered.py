@@ -164,3 +164,13 @@ def test_an_old_receipt_that_a_pop_carries_does_not_hold_up_the_queue(topic: Top
         older.append(taken[0])
     topic.produce({"body": "b", "key": "k"})
     assert bodies(group.pop(ack=receipts(*older))["messages"]) == ["b"]
+
+
+@pytest.mark.parametrize("ordered", [True, "key"])
+def test_a_receipt_from_before_a_reset_does_not_hold_up_the_queue(topic: Topic, ordered: bool | str) -> None:
+    group = topic.group("strict", ordered=ordered)
+    topic.produce("a", key="k")
+    old = group.take_one()
+    group.reset("earliest")
+    popped = group.pop(ack=receipts(old))
+    assert (bodies(popped["messages"]), len(popped["failed"])) == (["a"], 1)

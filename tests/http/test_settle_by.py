@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
-from tests.support.client import Client, Group, Json, Topic, bodies, failed, receipts
+from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, unavailable
 
@@ -151,13 +151,48 @@ def test_a_receipt_of_a_dead_message_is_lost(topic: Topic, clock: Clock, acting:
 
 
 @pytest.mark.parametrize("rule", ["message", "delivery", "receipt"])
-def test_a_dead_message_is_lost_though_the_rest_of_its_lease_is_acked(topic: Topic, acting: str, rule: str) -> None:
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_dead_message_is_lost_though_others_of_its_lease_are_acked(
+    topic: Topic, acting: str, rule: str, count: int
+) -> None:
     group = by(topic, rule, max_attempts=1)
-    topic.produce("a", "b")
-    dead, alive = group.take(2)
+    topic.produce("a", "b", "c", "d")
+    group.ack(group.take_one())
+    dead, alive, *_ = group.take(count)
     group.nack(dead)
     lost = [{"receipt": dead["receipt"], "code": "LeaseLost"}]
     assert seen(group, acting).ack(dead, alive) == {"acked": 1, "failed": lost}
+
+
+@pytest.mark.parametrize("rule", ["message", "delivery", "receipt"])
+def test_a_dead_message_is_lost_though_its_attempt_has_taken_another(topic: Topic, acting: str, rule: str) -> None:
+    group = by(topic, rule, max_attempts=1)
+    topic.produce("a", "b")
+    dead = group.take_one(attempt_id="x")
+    group.nack(dead)
+    group.take_one(attempt_id="x")
+    assert failed(seen(group, acting).ack(dead)) == ["LeaseLost"]
+
+
+def test_by_message_what_is_extended_while_it_moves_into_a_page_stays_away(
+    store: TroubledStore, client: Client, topic: Topic, clock: Clock
+) -> None:
+    group = by(topic, "message")
+    topic.produce(*["x"] * (PARKED_MAX + 1))
+    taken = group.take(PARKED_MAX + 1)
+    late = taken[-2]
+
+    def meanwhile(verb: str, _about: object) -> None:
+        if verb == "write_together":
+            store.before = unavailable()
+            group.seen_by(client.another()).extend(late, invisible_ms=2 * HOUR_MS)
+
+    store.before = meanwhile
+    for message in taken:
+        group.nack(message, delay_ms=HOUR_MS)
+    clock.sleep(HOUR_MS)
+    came = [message for _ in range(6) for message in group.pop(max_messages=256)["messages"]]
+    assert {*offsets(came)} == {*offsets(taken)} - {late["offset"]}
 
 
 def test_by_message_a_receipt_of_another_group_is_invalid(topic: Topic) -> None:
