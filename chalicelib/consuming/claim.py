@@ -11,7 +11,7 @@ from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS_MAX
 from chalicelib.base.records import record
 from chalicelib.catalogue.agenda import REVIVE
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
+from chalicelib.consuming.claim_plan import Pick, Tokens, pick, stretches, take
 from chalicelib.consuming.key_order import KeyOrder
 from chalicelib.consuming.key_plan import overdue
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
@@ -269,7 +269,7 @@ class Claimer:
         if not picked.takeovers:
             return view.chain
         log = view.topic.logs[view.queue]
-        wants = [Want(log, stretch.start, len(stretch), None) for stretch in picked.stretches()]
+        wants = [Want(log, stretch.start, len(stretch), None) for stretch in stretches(picked.taken_over)]
         chains = [*self._reader.chains(wants), view.chain]
         by_base = {segment.base: segment for chain in chains for segment in chain}
         return [by_base[base] for base in sorted(by_base)]

@@ -6,7 +6,7 @@ safe whatever has happened since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.base.records import record
@@ -53,21 +53,25 @@ class Pick:
         is_fresh_last = group.max_attempts == 1 and self.fresh > len(self.passed)
         return is_fresh_last or any(lease.attempt + 1 >= group.max_attempts for lease, _ in self.takeovers)
 
-    def stretches(self) -> list[range]:
-        """The offsets taken over, as few stretches of the log with small gaps, each read at once."""
-        stretches: list[range] = []
-        for lease, run in self.takeovers:
-            offsets = lease.offsets[run.start : run.stop]
-            if stretches and offsets.start - stretches[-1].stop <= BATCH_MESSAGES_MAX:
-                stretches[-1] = range(stretches[-1].start, offsets.stop)
-            else:
-                stretches.append(offsets)
-        return stretches
-
     def offsets(self, cursor: Cursor) -> list[int]:
         """The offsets picked, unless the cursor moves meanwhile."""
         fresh = [cursor.next + index for index in range(self.fresh) if index not in self.passed]
-        return [lease.start + index for lease, run in self.takeovers for index in run] + fresh
+        return self.taken_over + fresh
+
+    @property
+    def taken_over(self) -> list[int]:
+        return [lease.start + index for lease, run in self.takeovers for index in run]
+
+
+def stretches(offsets: Iterable[int]) -> list[range]:
+    """These offsets as few ranges with small gaps, each read at once."""
+    found: list[range] = []
+    for run in runs(offsets):
+        if found and run.start - found[-1].stop <= BATCH_MESSAGES_MAX:
+            found[-1] = range(found[-1].start, run.stop)
+        else:
+            found.append(run)
+    return found
 
 
 def pick(

@@ -10,15 +10,14 @@ from dataclasses import replace
 from itertools import takewhile
 
 from chalicelib.base.cache import BoundedCache
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX
+from chalicelib.base.limits import PASSED_AT_ONCE_MAX
 from chalicelib.catalogue.group import BY_RECEIPT
 from chalicelib.consuming import key_plan
-from chalicelib.consuming.claim_plan import Pick
+from chalicelib.consuming.claim_plan import Pick, stretches
 from chalicelib.consuming.key_plan import Known, Line, Owed, Window
 from chalicelib.consuming.receipt_batch import Plan
 from chalicelib.consuming.skip import FILTERED_BYTES_MAX, Skipper
 from chalicelib.consuming.view import QueueView
-from chalicelib.cursors.lease import runs
 from chalicelib.log.reader import LogReader, Want, stored_at, within_reach
 from chalicelib.log.segment import Segment
 
@@ -108,7 +107,7 @@ class KeyOrder:
             missing = [offset for offset in sorted(offsets) if offset not in known]
             if not missing:
                 break
-            wants = [Want(log, run.start, len(run), None) for run in _stretches(missing)]
+            wants = [Want(log, run.start, len(run), None) for run in stretches(missing)]
             by_base = {
                 segment.base: segment for chain in self._reader.chains(wants, strong=strong) for segment in chain
             }
@@ -129,14 +128,3 @@ class KeyOrder:
             if not stored.message.is_lost:
                 self._kept.keep((log, stored.offset), known)
         return found | {offset: Known(None, stored_at(chain, offset)) for offset in reached if offset not in found}
-
-
-def _stretches(offsets: Sequence[int]) -> list[range]:
-    """These offsets as few ranges with small gaps, each read at once."""
-    stretches: list[range] = []
-    for run in runs(offsets):
-        if stretches and run.start - stretches[-1].stop <= BATCH_MESSAGES_MAX:
-            stretches[-1] = range(stretches[-1].start, run.stop)
-        else:
-            stretches.append(run)
-    return stretches
