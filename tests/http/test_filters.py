@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, PASSED_AT_ONCE_MAX
+from chalicelib.consuming import claim, skip
 from chalicelib.delays.decision import PROMOTED_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies, offsets
 
@@ -92,6 +93,30 @@ def test_one_pop_looks_through_delayed_messages_that_nobody_wants(topic: Topic) 
     topic.client.clock.sleep(1_000)
     assert offsets(group.pop()["messages"]) == [2 * PROMOTED_MAX]
     assert group.pop()["messages"] == []
+
+
+@pytest.mark.parametrize(("unwanted", "found"), [(3, ["wanted"]), (4, []), (5, [])])
+def test_a_pop_ends_after_as_many_as_it_may_skip(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, unwanted: int, found: list[str]
+) -> None:
+    monkeypatch.setattr(skip, "PASSED_AT_ONCE_MAX", 2)
+    monkeypatch.setattr(claim, "PASSED_MAX", 4)
+    group = topic.group("g", filter={"tags": ["x"]})
+    topic.produce(*["x"] * unwanted, tag="y")
+    topic.produce("wanted", tag="x")
+    assert bodies(group.pop()["messages"]) == found
+    assert [*found, *bodies(group.pop()["messages"])] == ["wanted"]
+
+
+def test_a_pop_skips_as_many_as_have_expired(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skip, "PASSED_AT_ONCE_MAX", 2)
+    monkeypatch.setattr(claim, "PASSED_MAX", 4)
+    assert topic.client.put(topic.path, retention_ms=HOUR_MS).status == 200
+    group = topic.group("g")
+    topic.produce(*["old"] * 5)
+    topic.client.clock.sleep(HOUR_MS)
+    topic.produce("new")
+    assert bodies(group.pop()["messages"]) == ["new"]
 
 
 def test_a_changed_filter_applies_to_what_is_not_yet_passed(topic: Topic) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOUR_MS, INLINE_BYTES_MAX, READ_TIMEOUT_MS
+from chalicelib.base.limits import HOUR_MS, INLINE_BYTES_MAX, READ_TIMEOUT_MS, TAKEOVERS_MAX
 from chalicelib.consuming.claim import UNREADABLE_MS
 from chalicelib.log import payloads
 from chalicelib.log.segment import PIECE_BYTES_MAX
@@ -258,6 +258,17 @@ def test_one_payload_that_cannot_be_read_holds_back_no_other_message(
     store.fail_alone = ()
     topic.client.clock.ms += UNREADABLE_MS
     assert [(each["body"], each["attempt"]) for each in group.take(1)] == [(sent[1], 1)]
+
+
+@pytest.mark.parametrize(("count", "given_back"), [(TAKEOVERS_MAX, TAKEOVERS_MAX), (TAKEOVERS_MAX + 1, 0)])
+def test_as_many_unread_messages_come_back_soon_as_one_write_names(
+    topic: Topic, store: Payloads, fresh: Client, count: int, given_back: int
+) -> None:
+    group = topic.group("g").seen_by(fresh)
+    sent = produce(topic, 2 * count)
+    store.fail_alone = store.payloads[1::2]
+    assert bodies(group.pop(max_messages=2 * count)["messages"]) == sent[::2]
+    assert group.totals() == (0, 2 * count - given_back, given_back, 0)
 
 
 @pytest.mark.parametrize("late_ms", [0, 1])
