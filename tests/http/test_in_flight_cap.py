@@ -61,8 +61,9 @@ def test_an_ack_makes_room(topic: Topic) -> None:
     assert group.totals() == (1, 2, 0, 0)
 
 
-def test_the_acks_that_ride_along_make_room_in_the_same_call(topic: Topic) -> None:
-    group = topic.group("billing", max_in_flight=2)
+@pytest.mark.parametrize("ordered", [False, "key"])
+def test_the_acks_that_ride_along_make_room_in_the_same_call(topic: Topic, ordered: bool | str) -> None:
+    group = topic.group("billing", max_in_flight=2, ordered=ordered)
     topic.produce(*"abcde")
     first = group.take(2)
     popped = group.pop(ack=receipts(*first))
@@ -70,8 +71,11 @@ def test_the_acks_that_ride_along_make_room_in_the_same_call(topic: Topic) -> No
     assert group.totals() == (1, 2, 0, 0)
 
 
-def test_acks_of_an_expired_lease_make_no_room_that_was_there_already(topic: Topic, clock: Clock) -> None:
-    group = topic.group("billing", max_in_flight=2)
+@pytest.mark.parametrize("ordered", [False, "key"])
+def test_acks_of_an_expired_lease_make_no_room_that_was_there_already(
+    topic: Topic, clock: Clock, ordered: bool | str
+) -> None:
+    group = topic.group("billing", max_in_flight=2, ordered=ordered)
     topic.produce(*"abcdef")
     expired = group.take_one(invisible_ms=1_000)
     group.take_one()

@@ -220,6 +220,8 @@ def test_messages_that_cannot_be_read_for_a_while_do_not_die_of_it(
     topic: Topic, store: Payloads, fresh: Client, fields: dict[str, Any]
 ) -> None:
     group = topic.group("g", max_attempts=2, invisible_ms=1_000).seen_by(fresh)
+    topic.produce("held by another")
+    group.take_one(invisible_ms=HOUR_MS)
     sent = produce(topic)
     store.is_failing = True
     for _ in range(5):
@@ -228,7 +230,7 @@ def test_messages_that_cannot_be_read_for_a_while_do_not_die_of_it(
     store.is_failing = False
     taken = group.take(3, **fields)
     assert (bodies(taken), {each["attempt"] for each in taken}) == (sent, {1})
-    assert group.totals() == (0, 3, 0, 0)
+    assert group.totals() == (0, 4, 0, 0)
 
 
 def test_unreadable_messages_are_ready_again_in_a_moment(topic: Topic, store: Payloads, fresh: Client) -> None:
