@@ -207,13 +207,13 @@ def further(known: Knowledge, blocked: Collection[Line], enough: Sequence[int]) 
 def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
     """The claim of what is chosen. It passes what is not wanted, up to the next message that is left where it is."""
     chosen = _within_bounds(cursor, window, choice.chosen)
-    fresh = {each.offset for each in chosen if each.lease is None}
-    last = max(fresh, default=cursor.next - 1)
+    taken = {each.offset for each in chosen}
+    last = max(taken, default=cursor.next - 1)
     stop = next((offset for offset in window.wanted if offset > last), window.offsets.stop)
     has_room = len(cursor.leases) < LEASES_MAX  # for one that holds what is set aside
     if not chosen and window.is_cut and stop == cursor.next and has_room:
         stop = window.offsets.stop  # the claim after this one looks further
-    aside = [offset for offset in window.wanted if offset < stop and offset not in fresh]
+    aside = [offset for offset in window.wanted if offset < stop and offset not in taken]
     return Pick(
         tuple(_takeovers(chosen)),
         stop - cursor.next,
@@ -221,7 +221,7 @@ def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
         is_limited=choice.is_limited,
         is_capped_closely=False,
         is_partial=choice.is_partial,
-        passed=[offset - cursor.next for offset in range(cursor.next, stop) if offset not in fresh],
+        passed=[offset - cursor.next for offset in range(cursor.next, stop) if offset not in taken],
         aside=aside,
         in_turn=[each.offset for each in chosen],
     )

@@ -168,6 +168,63 @@ def with_leases(count: int, key: str | None = None) -> tuple[Cursor, dict[int, K
     return Cursor(KEY, 0, 2 * count, leases), {offset: Known(key, 0) for offset in range(2 * count + AHEAD)}
 
 
+@pytest.mark.parametrize(
+    ("due", "is_cut", "wanted", "fresh", "aside"),
+    [
+        (0, True, [10, 11], 4, [10, 11]),
+        (0, False, [10, 11], 0, []),
+        (0, True, [12], 2, []),
+        (1, True, [10, 11], 0, []),
+        (1, True, [12], 2, []),
+    ],
+)
+def test_a_claim_of_nothing_new_passes_what_is_not_wanted_or_all_waits(
+    due: int, is_cut: bool, wanted: list[int], fresh: int, aside: list[int]
+) -> None:
+    """All that is wanted waits if the claim after this one is to look further."""
+    chosen = [key_plan.Ready(5, 5, NOW, Lease("due", 5, 1, NOW, 1))] * due
+    choice = key_plan.Choice(chosen, is_limited=False, is_partial=False)
+    picked = key_plan.arrange(Cursor(KEY, 0, 10, {}), Window(range(10, 14), wanted, is_cut), choice)
+    assert (picked.fresh, picked.aside, picked.count) == (fresh, aside, due)
+
+
+@pytest.mark.parametrize(("bound", "taken"), [(4, [11, 13]), (3, [11, 13]), (2, [11]), (1, [])])
+def test_the_last_are_left_if_too_many_would_be_set_aside(bound: int, taken: list[int]) -> None:
+    """One of three that are set aside, and one that is due, are taken besides."""
+    aside, due = Lease("~aside", 2, 2, SET_ASIDE_UNTIL_MS, 0), Lease("due", 5, 1, NOW, 1)
+    leases = [key_plan.Ready(2, 2, NOW, aside), key_plan.Ready(5, 5, NOW, due)]
+    choice = key_plan.Choice([*leases, *(key_plan.Ready(each, each, NOW, None) for each in (11, 13))], False, False)
+    cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (aside, due)})
+    with patch.object(key_plan, "SET_ASIDE_MAX", bound):
+        picked = key_plan.arrange(cursor, Window(range(10, 14), [10, 11, 12, 13], False), choice)
+    assert picked.in_turn == [2, 5, *taken]
+
+
+@pytest.mark.parametrize(("aside", "count"), [(0, 4), (1, 3), (2, 1), (3, 0)])
+def test_no_more_is_looked_at_than_can_be_set_aside(aside: int, count: int) -> None:
+    known = {offset: Known(key, 0) for offset, key in enumerate("aabaab")}
+    with patch.object(key_plan, "SET_ASIDE_MAX", 3):
+        assert key_plan.look(known, {"a"}, aside, [*known], 10) == (count, True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "blocked", "is_further"),
+    [
+        (["a", "b"], (), True),
+        (["a", None], (), True),
+        (["a", "a"], (), False),
+        ([None, None], (), False),
+        (["a", "b"], ("a",), False),
+        (["a", "b", "c"], ("a",), True),
+    ],
+)
+def test_only_for_several_keys_more_is_looked_at_than_wanted(
+    keys: list[str | None], blocked: tuple[str, ...], is_further: bool
+) -> None:
+    known = {offset: Known(key, 0) for offset, key in enumerate(keys)}
+    assert bool(key_plan.further(known, blocked, [*known])) is is_further
+
+
 def test_what_is_over_and_stays_is_demanded_where_it_could_exceed_the_cap() -> None:
     live, over = Lease("live", 0, 2, NOW + 1, 1), Lease("over", 2, 3, NOW, 1)
     taken, acked = Lease("taken", 5, 1, NOW, 1), Lease("acked", 6, 1, NOW, 1)
