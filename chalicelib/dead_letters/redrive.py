@@ -83,7 +83,7 @@ class Redrive:
             chosen, back = choose(cursor, letters, paged)
             if not chosen:
                 return count, True
-            if keys.queue_of(key) >= topic.readers:  # it is read again, when a sweep has seen this
+            if keys.queue_of(key) >= topic.queues:  # a sweep that sees this lets it be read again, if it has left
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
             now = self._runtime.now()
             change = redriven([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))

@@ -100,7 +100,7 @@ class Carrier:
         taken, back = choose(owing, copies, paged)
         if not taken:
             raise NoRoom
-        if queue >= target.topic.readers:  # it is read again, when a sweep has seen this
+        if queue >= target.topic.queues:  # a sweep that sees this lets it be read again, if it has left
             self._agenda.appoint(CHECK, target.topic.name, ALWAYS_MS)
         now = self._runtime.now()
         change = returned(owing, [parked(self._runtime, run, now, attempt=0) for run in back])

@@ -323,16 +323,22 @@ def test_what_was_cancelled_in_a_queue_that_left_ends_with_it(api: Api, store: M
     assert appointments(store) == []
 
 
-def test_a_message_redriven_in_a_queue_that_left_brings_it_back(api: Api, store: MemoryStore, clock: Clock) -> None:
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_message_redriven_in_a_queue_that_left_brings_it_back(
+    api: Api, store: MemoryStore, clock: Clock, knows: bool
+) -> None:
+    """Even if it left after the call that redrives the message had read the topic."""
     api.put_topic("t", {"queues": 2})
     clock.sleep(MINUTE_MS)
     api.produce("t", {"messages": [{"body": "a", "queue": 1}]})
     [message] = api.pop("t", "g", {})["messages"]
     api.bury("t", "g", {"receipts": [message["receipt"]]})
     api.put_topic("t", {"queues": 1})
+    catalogue = api.service.env.catalogue
+    read_before = catalogue.current_topic("t")
     minutes(api, clock, 30)
     assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [])
-    api.redrive_dead("t", "g", {})
+    api.service.dead_letters.redrive.all(catalogue.current_topic("t") if knows else read_before, "g")
     minutes(api, clock, 1)
     [again] = api.pop("t", "g", {})["messages"]
     api.ack("t", "g", {"receipts": [again["receipt"]]})

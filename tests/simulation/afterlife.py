@@ -36,7 +36,7 @@ class Redriver:
 
     def _redrive(self, service: Service, group: str) -> bool:
         """Whether nothing dead is left."""
-        topic, letters = self._world.topic, service.dead_letters
+        topic, letters = service.env.catalogue.current_topic(self._world.name), service.dead_letters
         if self._random.random() < 0.7:
             return not letters.redrive.all(topic, group).remaining
         if dead := letters.queue.page(topic, group, 10, None)[0]:

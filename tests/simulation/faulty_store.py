@@ -132,13 +132,20 @@ class FaultyStore:
     keeps_blobs = False
 
     def __init__(
-        self, inner: PastStore, scheduler: Scheduler, random: Random, faults: Faults, outage: Outage = NEVER
+        self,
+        inner: PastStore,
+        scheduler: Scheduler,
+        random: Random,
+        faults: Faults,
+        outage: Outage = NEVER,
+        intrude: Callable[[], None] = lambda: None,
     ) -> None:
         self._inner = inner
         self._scheduler = scheduler
         self._random = random
         self._faults = faults
         self._outage = outage
+        self._intrude = intrude
         self.troubles = 0
         """How many requests have gone wrong."""
 
@@ -227,6 +234,7 @@ class FaultyStore:
         self._stall()
         self._travel()
         self._sit_out(is_write)
+        self._intrude()
         luck = self._random.random()
         self.troubles += luck < faults.throttle + faults.lose_request + faults.zombie + faults.lose_reply
         if luck < faults.throttle:

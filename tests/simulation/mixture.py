@@ -21,7 +21,7 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "expiry": (0.1, (EXPIRING,)),
     "resizes": (0.08, (RESIZED,)),
     "zones": (0.05, (_SCARCE,)),
-    "twins": (0.05, ({"twins": True},)),
+    "twins": (0.05, ({"twins": True, "shared": 0.7},)),
     "clients of SQS": (0.08, (_SQS, _SQS | {"is_fifo": True}, _SQS | {"over_json": True})),
     "pushes": (0.08, ({"pushes": True},)),
     "stalls": (0.05, ({"faults": replace(ALL, stall=0.03)},)),
@@ -72,6 +72,8 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "losses": (0.06, ({"losses": 3, "sizes": (0, 2_000, 3_000)},)),
     "long histories": (0.2, ({"pops": 10}, {"pops": 10, "messages": 30})),
     "clocks": (0.3, ({"skew_ms": 0}, {"skew_ms": 2_000})),
+    "intruders": (0.7, ({"intrude": 0.03}, {"intrude": 0.1})),
+    "shared instances": (0.2, ({"shared": 0.5},)),
 }
 """How likely each is, and the ways in which it may be on."""
 

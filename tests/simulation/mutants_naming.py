@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
+from greenlet import getcurrent, greenlet
+
 from chalicelib.catalogue.group import BY_MESSAGE
 from chalicelib.consuming import claim_plan, late_acks, receipt_batch
 from chalicelib.consuming.receipt_batch import ReceiptBatch
@@ -83,13 +85,13 @@ def late_acks_that_are_judged_once() -> Any:
 @planted
 def late_acks_that_read_the_cursor_once() -> Any:
     """What is redriven while its letter is looked for is taken for acked."""
-    true = late_acks.resolve
+    true, asked = late_acks.resolve, dict[greenlet, Any]()
 
     def resolve(store: Any, retries: Any, batches: Any) -> None:
-        def as_seen(*_: Any) -> list[Any]:
-            return [batch.cursor for batch in batches if batch.perhaps_lost()]
+        asked[getcurrent()] = batches
+        true(store, retries, batches)
 
-        with patch.object(late_acks, "read_again", as_seen):
-            true(store, retries, batches)
+    def as_seen(*_: Any) -> list[Any]:
+        return [batch.cursor for batch in asked[getcurrent()] if batch.perhaps_lost()]
 
-    return patch.object(late_acks, "resolve", resolve)
+    return patch.multiple(late_acks, resolve=resolve, read_again=as_seen)

@@ -108,6 +108,10 @@ class Plan:
     """The longest pause between two runs of the sweep that lets queues leave."""
     pace: int = 1
     """Producers and consumers sleep this many times longer."""
+    shared: float = 0.0
+    """How likely a caller goes on with an instance that there is, in the place of a fresh one."""
+    intrude: float = 0.0
+    """How likely somebody else acts just before a request."""
     twins: bool = False
     """Whether there is a second topic, whose queues, groups, keys and dedup ids have the same names."""
     zones: bool = False
@@ -154,6 +158,7 @@ class Plan:
 
 TWINS = Plan(
     twins=True,
+    shared=0.7,
     groups=2,
     consumers=4,
     pops=6,

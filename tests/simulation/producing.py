@@ -71,9 +71,8 @@ class Producer:
 class Canceller:
     """Takes back, now and then, one of the messages that wait, or that waited."""
 
-    def __init__(self, world: World, random: Random) -> None:
-        self._world, self._random = world, random
-        self._left = world.plan.cancels
+    def __init__(self, world: World, count: int, random: Random) -> None:
+        self._world, self._left, self._random = world, count, random
 
     def work(self, service: Service) -> None:
         caller = self._world.caller(service)

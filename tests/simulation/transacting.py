@@ -46,9 +46,8 @@ class Sender:
 class Arbiter:
     """Asks which transactions are undecided, and decides some."""
 
-    def __init__(self, world: World, random: Random) -> None:
-        self._world, self._random = world, random
-        self._left = 5
+    def __init__(self, world: World, count: int, random: Random) -> None:
+        self._world, self._left, self._random = world, count, random
 
     def work(self, service: Service) -> None:
         caller = self._world.transactor(service)

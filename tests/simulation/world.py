@@ -36,6 +36,7 @@ from tests.simulation.appointed import short_appointments, unappointed
 from tests.simulation.cursors import remember
 from tests.simulation.expiring import KEPT_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
+from tests.simulation.intruding import Intruders
 from tests.simulation.losing import Loser
 from tests.simulation.meddling import Meddler
 from tests.simulation.mixture import mixed
@@ -53,9 +54,6 @@ from tests.simulation.zoned import ZONES, zone_of
 from tests.support.scheduler import Endless, Killed, Scheduler
 
 _KEY = b"0123456789abcdef"
-
-_SHARED = 0.7
-"""How likely a caller of a world of two topics goes on with an instance that there is."""
 
 _STEPS_MAX = 6_000
 """A history takes some hundred."""
@@ -78,6 +76,7 @@ class World:
         self._running: list[Service] = beside._running if beside else []
         self.name = "u" if beside else "t"
         self._busy = 0
+        self._intruders = Intruders(self, self._random)
         self._attempts: dict[str, int] = {}
         self.history = History(
             dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
@@ -162,10 +161,10 @@ class World:
         self._spawn_some(bool(plan.purges), lambda random: Purger(self, plan.purges, random))
         self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
         self._spawn_some(bool(plan.transactions), lambda random: Sender(self, plan.transactions, random))
-        self._spawn_some(plan.arbiters * bool(plan.transactions), lambda random: Arbiter(self, random))
+        self._spawn_some(plan.arbiters * bool(plan.transactions), lambda random: Arbiter(self, 5, random))
         for number in range(2 * bool(plan.requests)):
             self._spawn(lambda random, number=number: Requester(self, f"q{number}", plan.requests, random))
-        self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, random))
+        self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, plan.cancels, random))
         self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
         self._spawn_some(2 * plan.pushes, lambda random: pushing.Scheduled(self, random))
@@ -268,11 +267,12 @@ class World:
         self.history.rules[name] = self.rules
 
     def instance(self, faults: Faults | None = None) -> Service:
-        """A fresh process: cold caches, a clock of its own. One that has served both topics for a while, if there are
-        two and chance has it."""
-        if self._plan.twins and self._running and faults is not NONE and self._random.random() < _SHARED:
+        """A fresh process: cold caches, a clock of its own. Or one that has served others for a while, if chance has
+        it."""
+        plan = self._plan
+        if plan.shared and self._running and faults is not NONE and self._random.random() < plan.shared:
             return self.running()
-        faults = faults or self._plan.faults
+        faults = faults or plan.faults
         skew = self._skew() if faults is not NONE else 0
         runtime = Runtime(
             self._clock(skew, is_set_back=bool(self._plan.set_back_ms) and faults is not NONE),
@@ -280,8 +280,8 @@ class World:
             self._random.randbytes,
             lambda: self._scheduler.now - BOOTED_MS,
         )
-        outage = NEVER if faults is NONE else self._outage
-        store = FaultyStore(self._store, self._scheduler, self._random, faults, outage)
+        disturbed = () if faults is NONE else (self._outage, self._intruders.act)
+        store = FaultyStore(self._store, self._scheduler, self._random, faults, *disturbed)
         service = Service(store, runtime, _KEY, outside=self._consumer.outside() if self._plan.pushes else NOWHERE)
         if faults is not NONE:
             self._running.append(service)
