@@ -37,7 +37,7 @@ KEPT = Path(".mutants")
 def main() -> int:
     asked = _asked()
     KEPT.mkdir(exist_ok=True)
-    rooms = {room: _mutants(room, asked.decisions) for room in asked.rooms or ROOMS}
+    rooms = {room: _mutants(room, asked) for room in asked.rooms or ROOMS}
     if not asked.report:
         if asked.again:
             for room in rooms:
@@ -52,9 +52,10 @@ def main() -> int:
     return 0
 
 
-def _mutants(room: str, decisions: bool) -> list[Mutant]:
+def _mutants(room: str, asked: argparse.Namespace) -> list[Mutant]:
     mutants = (mutant for path in sorted(Path().glob(ROOMS[room])) for mutant in mutants_of(path))
-    return [mutant for mutant in mutants if mutant.decides or not decisions]
+    asked_for = (mutant for mutant in mutants if mutant.decides or not asked.decisions)
+    return [mutant for mutant in asked_for if int(mutant.id, 16) % asked.one_in == 0]
 
 
 def _results(room: str) -> Results:
@@ -190,7 +191,8 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=30, help="of tests for each mutant")
     parser.add_argument("--histories", type=int, default=500, help="for each mutant that the tests let live")
     parser.add_argument("--decisions", action="store_true", help="only guards, conditions and fences")
-    parser.add_argument("--again", action="store_true", help="judge again what survived")
+    parser.add_argument("--one-in", type=int, default=1, help="only a sample: one mutant in so many, always the same")
+    parser.add_argument("--again", action="store_true", help="judge again what survived without an excuse")
     parser.add_argument("--report", action="store_true", help="only say what is known")
     return parser.parse_args()
 

@@ -26,8 +26,9 @@ class Results:
             file.write(json.dumps(known) + "\n")
 
     def forget_survivors(self) -> None:
-        """They are judged again."""
-        self._known = {id_: known for id_, known in self._known.items() if known["by"]}
+        """Those without an excuse are judged again."""
+        spared = excused()
+        self._known = {id_: known for id_, known in self._known.items() if known["by"] or id_ in spared}
         self._file.write_text("".join(json.dumps(known) + "\n" for known in self._known.values()))
 
     def of(self, mutant: Mutant) -> dict[str, Any] | None:
