@@ -198,7 +198,7 @@ class LogWriter:
     def _reopened(self, topic: Topic, closed: Segment) -> Tail:
         """Where the log of a queue that had left continues, now that it is read again."""
         current = self._catalogue.current_topic(topic.name)
-        if closed.left is None or current.id != topic.id:
+        if current.id != topic.id:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
         queue = topic.logs.index(closed.log)
         if queue >= current.readers:

@@ -8,7 +8,10 @@ from chalicelib.base.limits import TAKEOVERS_MAX
 from chalicelib.base.message import Message
 from chalicelib.cursors.lease import Lease
 from chalicelib.dead_letters.bury import DEAD_TOGETHER_MAX, together
+from chalicelib.dead_letters.dead_letter import DeadLetter, put
 from chalicelib.dead_letters.move import COUNT, received_before
+from chalicelib.table import keys
+from chalicelib.table.writes import Set
 
 
 def lease(start: int, count: int) -> Lease:
@@ -32,3 +35,13 @@ def test_as_many_die_together_as_a_transaction_takes() -> None:
 )
 def test_a_count_that_no_move_writes_counts_nothing(text: str, count: int) -> None:
     assert received_before(Message("a", None, None, None, {COUNT: text})) == count
+
+
+@pytest.mark.parametrize("consumer", ["", "c0ffee"])
+def test_only_a_letter_of_a_broadcast_group_names_a_consumer(consumer: str) -> None:
+    letter = DeadLetter(keys.dead("t", "g", 0, 1, consumer), 0, 1, consumer, 0, 1, "r", 5)
+    written = {
+        effect.path[0]: effect.value for effect in put(letter, is_another=False).effects if isinstance(effect, Set)
+    }
+    assert written.get("consumer", "") == consumer
+    assert ("consumer" in written) == bool(consumer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import orjson
 import pytest
 import zstandard
@@ -10,16 +12,17 @@ from hypothesis import strategies as st
 
 from chalicelib.base.limits import (
     INSTANT_MS_MAX,
+    KIB,
     MESSAGE_OVERHEAD_BYTES,
     RESPONSE_BODY_BYTES_MAX,
     RESPONSE_JSON_BYTES_MAX,
     TTL_MS_MAX,
 )
-from chalicelib.base.message import Message, Stored
+from chalicelib.base.message import LOST, Message, Stored
 from chalicelib.base.response_size import Space
 from chalicelib.log.packing import PLAIN, ZSTD, pack, unpack
-from chalicelib.log.payloads import Payloads
-from chalicelib.log.segment import Entry, pieces_of
+from chalicelib.log.payloads import Payloads, payload_keys
+from chalicelib.log.segment import PIECE_BYTES_MAX, Entry, pieces_of
 from local.memory.sizes import value_bytes
 from local.memory.store import MemoryStore
 
@@ -140,3 +143,31 @@ def test_an_entry_tells_when_one_of_its_messages_may_be_over() -> None:
 def test_what_are_no_packed_messages_is_refused(codec: str, data: bytes) -> None:
     with pytest.raises(ValueError, match=r"packed|JSON|Input|unexpected"):
         unpack(codec, data)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "keeps_blobs", "in_items", "expected"),
+    [(1, True, False, 1), (2, True, False, 0), (2, True, True, 2), (2, False, False, 2)],
+)
+def test_a_payload_of_several_pieces_goes_to_s3_where_it_may(
+    pieces: int, keeps_blobs: bool, in_items: bool, expected: int
+) -> None:
+    store, messages = (
+        MemoryStore(keeps_blobs=keeps_blobs),
+        [Message(None, Random(1).randbytes(size), None, None, {}) for size in (9, pieces * PIECE_BYTES_MAX - KIB)],
+    )
+    [spilled] = Payloads(store).spill("topic", [(Entry.packed(b"an entry", messages, 0), 0)], 1, in_items)
+    assert spilled.pieces == expected
+    assert Payloads(store).messages("topic", [spilled]) == {spilled.id: messages}
+    Payloads(store).remove("topic", [spilled])
+    assert not store._blobs
+    assert not any(store._items.values())
+
+
+def test_a_payload_without_one_of_its_pieces_is_lost_until_it_has_expired() -> None:
+    store = MemoryStore()
+    made = Entry.packed(b"an entry", [Message(None, Random(1).randbytes(2 * PIECE_BYTES_MAX - KIB), None, None, {})], 5)
+    [spilled] = Payloads(store).spill("topic", [(made, 0)], 1)
+    store.remove_all(payload_keys("topic", [spilled])[1:])
+    for expired_ms, expected in ((4, {spilled.id: [LOST]}), (5, {})):
+        assert Payloads(store).messages("topic", [spilled], expired_ms) == expected

@@ -360,8 +360,30 @@ def test_a_redrive_takes_what_the_cursor_has_room_for_and_leaves_the_rest(
     assert len(group.take(left)) == left
 
 
-def test_one_call_ends_in_time_and_says_what_is_left(topic: Topic, group: Group, client: Client, clock: Clock) -> None:
-    topic.produce(*["x"] * 256)
+def test_a_queue_without_room_leaves_no_message_of_the_next(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive_module, "REDRIVEN_LEASES_MAX", 3)
+    topic = client.topic("two", queues=2)
+    group = topic.group("billing")
+    topic.produce(*"abcde", queue=0)
+    in_first = group.take(5)
+    topic.produce(*["x"] * (PURGED_TOGETHER_MAX + 2), queue=1)
+    bury(group, *in_first[::2], *group.take(PURGED_TOGETHER_MAX + 2))
+    group.ack(*in_first[1::2])
+    assert redrive(group) == (PURGED_TOGETHER_MAX + 4, 1)
+
+
+def test_a_group_may_be_deleted_while_its_messages_are_redriven(topic: Topic, group: Group, client: Client) -> None:
+    topic.produce("a")
+    bury(group, group.take_one())
+    before_reading(client, "cursor#", group.seen_by(client.another()).delete)
+    assert client.post(f"{group.path}/dead/redrive").problem == (404, "GroupNotFound")
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_one_call_ends_in_time_and_says_what_is_left(
+    topic: Topic, group: Group, client: Client, clock: Clock, is_named: bool
+) -> None:
+    sent = topic.produce(*["x"] * 256)
     bury(group, *group.take(256))
     together = client.store.write_together
 
@@ -370,7 +392,8 @@ def test_one_call_ends_in_time_and_says_what_is_left(topic: Topic, group: Group,
         together(writes)
 
     client.store.write_together = slow  # type: ignore[method-assign]
-    assert redrive(group) == (2 * PURGED_TOGETHER_MAX, 256 - 2 * PURGED_TOGETHER_MAX)
+    named = [each["message_id"] for each in sent] if is_named else []
+    assert redrive(group, *named) == (2 * PURGED_TOGETHER_MAX, 256 - 2 * PURGED_TOGETHER_MAX)
     assert purge(group) == 256 - 2 * PURGED_TOGETHER_MAX
 
 

@@ -14,7 +14,7 @@ from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, key_of
-from local.memory.store import MemoryStore
+from tests.store.strict import StrictStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 
@@ -23,7 +23,7 @@ RETENTION_MS = 3 * HOUR_MS
 LATE_MS = 10 * MINUTE_MS
 
 
-class Watched(MemoryStore):
+class Watched(StrictStore):
     """Counts the round trips and the weak reads of a call. Weak reads by key find no payload: each was just written."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ def test_the_first_message_since_an_instant_is_found(seed: int) -> None:
     world = World(seed)
     instants = [world.clock.ms]
     for _ in range(80):
-        world.clock.ms += world.random.choice([0, 1, MINUTE_MS, HOUR_MS])
+        world.clock.ms += world.random.choice([0, 1, MINUTE_MS, HOUR_MS, 6 * HOUR_MS])
         instants.append(world.clock.ms)
         world.grow(queue := world.random.choice(QUEUES))
         world.lose(queue)
@@ -206,6 +206,29 @@ def test_nothing_before_what_is_surely_older_is_younger(seed: int) -> None:
     for number in range(90):
         world.clock.ms += world.random.choice([0, MINUTE_MS])
         world.grow(0, LATE_MS if number % 8 == 7 else 0)
-        at_ms = world.clock.ms - world.random.randint(0, 90 * MINUTE_MS)
+        at_ms = world.clock.ms - world.random.randint(0, 90) * MINUTE_MS
         first = world.offsets.surely_older(world.topic, 0, at_ms)
         assert all(entry.stored_at_ms < at_ms for offset, entry in world.placed(0) if offset < first)
+
+
+def test_a_search_in_a_log_that_is_emptied_meanwhile_ends() -> None:
+    world = World(0)
+    for _ in range(9):
+        world.grow(0)
+    ends = world.offsets.ends(world.topic)
+    world.begin_anew()
+    world.offsets.ends = lambda *_: ends  # type: ignore[method-assign]
+    world.store.remove_all([segment.key for segment in world.segments(0)])
+    assert world.offsets.offsets_at(world.topic, world.clock.ms) == [0, 0]
+
+
+@pytest.mark.parametrize("older", [0, 1])
+def test_what_is_of_that_very_instant_is_not_surely_older(older: int) -> None:
+    world, now = World(0), Clock().now()
+    first = [(10, now - 2 * LATE_MS)] * older
+    for size, at_ms in [*first, (700, now), (700, now - LATE_MS), (700, now + 1)]:  # each of these fills its segment
+        messages = [Message(world.random.randbytes(size).hex(), None, None, None, {})]
+        world.writer.append(world.topic, [(0, Entry.packed(world.random.randbytes(8), messages, at_ms), messages)])
+    assert len(world.segments(0)) == 3
+    found = [world.offsets.surely_older(world.topic, 0, at_ms) for at_ms in (now, now + 1)]
+    assert found == [older, older + 2]
