@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import MessageNotFound, StoreUnavailable
+from chalicelib.base.errors import MessageNotFound
 from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.log.segment import Segment
 from chalicelib.store import Range, Read
@@ -275,22 +275,6 @@ def test_a_payload_that_waited_is_kept_as_long_as_the_longest_retention(world: W
     world.clock.sleep(365 * DAY_MS - 2 * HOUR_MS)
     world.sweep()
     assert bodies(world.take(api=world.another())) == [BIG]
-
-
-def test_a_message_whose_promoter_died_does_not_come_again_when_it_is_gone(world: World) -> None:
-    """It is in the log, but its item still waits."""
-    world.produce("waited", delay_ms=MINUTE_MS)
-    world.clock.sleep(MINUTE_MS)
-    true = world.store.remove_all
-    world.store.remove_all = lambda _: (_ for _ in ()).throw(StoreUnavailable("throttled"))  # type: ignore[method-assign]
-    with pytest.raises(StoreUnavailable):
-        world.api.service.sweeps.forward()
-    world.store.remove_all = true  # type: ignore[method-assign]
-    world.produce(*["small"] * 2 * PER_SEGMENT)
-    world.clock.sleep(GONE_MS)
-    world.sweep()
-    world.another().service.sweeps.forward()
-    assert "waited" not in bodies(world.take(100, api=world.another()))
 
 
 def test_the_newest_decision_about_delayed_messages_stays(world: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
 from chalicelib.base.message import Message
 from chalicelib.log.reader import Seen, Want, entry_at, stored_at, wire_bytes, within_reach
-from chalicelib.log.segment import Entry, Segment
+from chalicelib.log.segment import Entry, Segment, empty
 from chalicelib.store import Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, key_of
@@ -232,3 +232,26 @@ def test_what_is_of_that_very_instant_is_not_surely_older(older: int) -> None:
     assert len(world.segments(0)) == 3
     found = [world.offsets.surely_older(world.topic, 0, at_ms) for at_ms in (now, now + 1)]
     assert found == [older, older + 2]
+
+
+@pytest.mark.parametrize("hint", [None, 0])
+def test_a_chain_ends_before_a_hole_and_begins_behind_it(hint: int | None) -> None:
+    """A removal that has not ended leaves one. The segments of a deleted topic are emptied."""
+    world = World(0)
+    for _ in range(70):
+        world.grow(0)
+    segments, log = world.segments(0), world.topic.logs[0]
+    assert len(segments) > 10
+    world.clock.ms += 2 * EXPIRED_KEPT_MS
+    world.store.remove_all([segment.key for segment in segments[5:7]])
+    end = segments[-1].end
+
+    def chain(offset: int, count: int = end) -> list[Segment]:
+        world.begin_anew()
+        return world.reader.chains([Want(log, offset, count, hint)])[0]
+
+    assert chain(0) == segments[:5]
+    for _ in range(2):
+        assert chain(segments[5].base) == chain(segments[6].base) == segments[7:]
+        assert chain(segments[5].base, 1) == segments[7:8]
+        world.store.write(empty(segments[4], 0))

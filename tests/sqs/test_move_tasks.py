@@ -416,10 +416,13 @@ def test_the_tasks_of_a_queue_end_with_it(made: Sqs, client: Client) -> None:
     assert (refused.status, refused.message) == (404, "Task does not exist.")
 
 
-def test_a_paused_group_holds_its_task_up(made: Sqs, client: Client) -> None:
+def test_a_paused_group_holds_its_task_up(made: Sqs, client: Client, clock: Clock) -> None:
     die(made, "a")
     assert client.put("/topics/dead/groups/dead", paused=True).status == 200
     start(made)
+    for _ in range(2):
+        clock.sleep(600_000)
+        assert sweep(client) == {"seen": 1, "done": 0}
     assert tasks(made)[0]["Status"] == "RUNNING"
     assert client.put("/topics/dead/groups/dead", paused=False).status == 200
     assert sweep(client) == {"seen": 1, "done": 1}
