@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS
 from chalicelib.base.message import message_id
-from chalicelib.delays.decision import PROMOTED_MAX
+from chalicelib.delays.decision import PROMOTED_BYTES_MAX, PROMOTED_MAX, together
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable
@@ -144,6 +144,15 @@ def test_messages_for_now_and_for_later_go_together(topic: Topic, group: Group, 
     assert bodies(group.drained()) == ["a", "c"]
     clock.sleep(10**6)
     assert bodies(group.drained()) == ["b", "d"]
+
+
+def test_a_message_for_later_that_was_not_stored_is_known_to_fail(topic: Topic, store: TroubledStore) -> None:
+    topic.produce("a", delay_ms=10**7)
+    store.before = unavailable("write")
+    answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "b", "delay_ms": 10**7}])
+    assert answer.problem == (503, "StoreUnavailable")
+    store.before = unavailable()
+    assert bodies(waiting(topic)["messages"]) == ["a"]
 
 
 def test_a_message_keeps_all_it_was_given(client: Client, clock: Clock) -> None:
@@ -319,6 +328,12 @@ def test_many_cancelled_messages_hide_none_that_waits(topic: Topic, group: Group
 
 
 # -- delivering -------------------------------------------------------------------------------------------------------
+
+
+def test_messages_are_delivered_together_up_to_a_size() -> None:
+    half, rest, over = ({"w": size} for size in (PROMOTED_BYTES_MAX // 2, 1, PROMOTED_BYTES_MAX + 1))
+    assert together([half, half, rest]) == [half, half]
+    assert together([over, rest]) == [over]
 
 
 def test_one_pop_looks_through_a_thousand_that_are_due_and_not_wanted(topic: Topic, clock: Clock) -> None:
