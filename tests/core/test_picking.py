@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -19,7 +21,7 @@ from chalicelib.consuming.receipt_batch import Plan
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
-from chalicelib.table.writes import Key
+from chalicelib.table.writes import Key, Set
 from local.memory.evaluate import after, holds
 
 NOW = 1_000_000
@@ -217,3 +219,30 @@ def test_what_is_passed_is_not_among_the_offsets() -> None:
     takeovers = ((Lease("due", 4, 3, NOW, 1), range(1, 3)),)
     picked = Pick(takeovers, 3, 0, is_limited=False, is_capped_closely=False, is_partial=False, passed=[1])
     assert picked.offsets(Cursor(KEY, 0, 9, {})) == [5, 6, 9, 11]
+
+
+@pytest.mark.parametrize(
+    ("bases", "is_sealed", "offset", "hint"),
+    [
+        ([0, 10, 20, 25], False, 9, 0),
+        ([0, 10, 20, 25], False, 10, 10),
+        ([0, 10, 20, 25], True, 19, 10),
+        ([0, 10, 20, 25], True, 20, 20),
+        ([0, 10, 20, 25], False, 25, 20),
+        ([0, 10, 20, 25], True, 25, 25),
+        ([0, 10, 20, 25], True, 30, 25),
+        ([10, 20], True, 9, None),
+        ([], True, 9, None),
+    ],
+)
+def test_a_claim_notes_the_segment_in_which_the_next_begins(
+    bases: list[int], is_sealed: bool, offset: int, hint: int | None
+) -> None:
+    """`is_sealed`: the last one. A note of a later segment would skip messages."""
+    chain: list[Any] = [
+        SimpleNamespace(base=base, end=end, is_sealed=is_sealed or end != bases[-1]) for base, end in pairwise(bases)
+    ]
+    picked = Pick((), offset, 0, is_limited=False, is_capped_closely=False, is_partial=False)
+    change = take(picked, Cursor(KEY, 0, 0, {}), chain, Tokens("new", lambda: "split"), NOW, False)
+    noted = [effect.value for effect in change.effects if isinstance(effect, Set) and effect.path == ("segment",)]
+    assert noted == ([] if hint is None else [hint])
