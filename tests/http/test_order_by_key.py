@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
+from chalicelib.base.limits import HOUR_MS, PASSED_AT_ONCE_MAX
 from chalicelib.consuming import key_order, key_plan
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
@@ -209,6 +210,29 @@ def test_a_pop_looks_past_many_messages_of_a_key(topic: Topic, group: Group) -> 
     assert group.totals() == (1_000, 2, 0, 0)
     group.ack(first)
     assert bodies(group.take(256))[:2] == ["a0.0", "a0.1"]
+
+
+def test_a_pop_looks_past_more_messages_of_a_key_than_it_reads_at_once(topic: Topic, group: Group) -> None:
+    keyed(topic, "a0")
+    group.take_one(invisible_ms=60_000)
+    keyed(topic, *["a1"] * 6, "b1")
+    with patch.object(key_order, "PASSED_AT_ONCE_MAX", 4):
+        assert bodies(group.take(1)) == ["b1"]
+    assert group.totals() == (6, 2, 0, 0)
+
+
+@pytest.mark.parametrize("at_once", [4, PASSED_AT_ONCE_MAX])
+def test_of_what_was_stored_long_ago_only_what_has_expired_is_passed(
+    topic: Topic, group: Group, clock: Clock, at_once: int
+) -> None:
+    assert topic.client.put(topic.path, retention_ms=HOUR_MS).status == 200
+    with patch.object(key_order, "PASSED_AT_ONCE_MAX", at_once):
+        keyed(topic, "a1", "a2")
+        clock.sleep(HOUR_MS)
+        if at_once > 4:
+            assert group.pop()["messages"] == []
+        keyed(topic, "a3", "a4", "a5")
+        assert bodies(group.take(3)) == ["a3", "a4", "a5"]
 
 
 def test_beyond_the_bound_a_pop_waits(topic: Topic, group: Group) -> None:

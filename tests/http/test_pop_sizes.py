@@ -74,7 +74,9 @@ def test_many_small_messages_of_many_properties_stay_within_a_response(topic: To
     assert taken == list(range(256))
 
 
-def test_a_small_message_behind_a_large_one_waits_for_the_next_pop(topic: Topic, group: Group) -> None:
+@pytest.mark.parametrize("ordered", [False, "key"])
+def test_a_small_message_behind_a_large_one_waits_for_the_next_pop(topic: Topic, ordered: bool | str) -> None:
+    group = topic.group("sized", ordered=ordered)
     topic.produce("x" * 4 * MIB)
     topic.produce("small")
     assert offsets(group.pop()["messages"]) == [0]
