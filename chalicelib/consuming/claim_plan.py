@@ -88,7 +88,7 @@ def pick(
     it. `delivered`: offsets not to take again, though their leases are due."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
-    freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now and not lease.parked)
+    freed = freed_by(riding, now)
     all_due = cursor.due(now)
     due = [lease for lease in all_due if lease.token not in riding.tokens]
     settled = sum(len(indexes) for lease, indexes in riding.acked if lease.is_due(now))
@@ -117,6 +117,11 @@ def pick(
         demands_dead=not may_all_rise,
         has_witnesses=group.settle_by == BY_RECEIPT,
     )
+
+
+def freed_by(riding: Plan, now: int) -> int:
+    """How many messages in flight these acks settle."""
+    return sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now and not lease.parked)
 
 
 def is_held(cursor: Cursor, now: int, riding: Plan) -> bool:

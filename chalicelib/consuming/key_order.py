@@ -13,7 +13,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX
 from chalicelib.catalogue.group import BY_RECEIPT
 from chalicelib.consuming import key_plan
-from chalicelib.consuming.claim_plan import Pick, stretches
+from chalicelib.consuming.claim_plan import Pick, freed_by, stretches
 from chalicelib.consuming.key_plan import Known, Line, Owed, Window
 from chalicelib.consuming.receipt_batch import Plan
 from chalicelib.consuming.skip import FILTERED_BYTES_MAX, Skipper
@@ -44,7 +44,7 @@ class KeyOrder:
         """Plans to take up to `want` messages. `most`: only so many of the same, in the same order."""
         known, owed, window = self._looked(view, max(1, want), now, riding)
         in_turn = owed.in_turn(known, window.wanted)
-        freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now and not lease.parked)
+        freed = freed_by(riding, now)
         most = want if most is None else most
         choice = key_plan.choose(view.cursor, view.group, in_turn, most, now, freed)
         picked = key_plan.arrange(view.cursor, window, choice)

@@ -170,6 +170,37 @@ def test_a_cursor_with_room_for_one_lease_takes_something_new() -> None:
         assert pick(Cursor(KEY, 0, 2, {"held": HELD}), group(10_000), 7, 10, NOW).fresh == 5
 
 
+@pytest.mark.parametrize(("want", "count"), [(1, 0), (2, 2), (3, 2)])
+def test_a_full_cursor_takes_over_whole_leases_alone(want: int, count: int) -> None:
+    with patch.object(claim_plan, "LEASES_MAX", 1):
+        assert pick(Cursor(KEY, 0, 2, {"due": Lease("due", 0, 2, NOW, 1)}), group(100), 7, want, NOW).count == count
+
+
+@pytest.mark.parametrize(("acked", "fresh"), [(HELD, 3), (WAITS, 1), (Lease("due", 5, 2, NOW, 1), 1)])
+def test_acks_of_what_is_in_flight_alone_make_room(acked: Lease, fresh: int) -> None:
+    cursor = Cursor(KEY, 0, 7, {lease.token: lease for lease in (HELD, acked)})
+    riding = Plan(tokens={acked.token}, acked=[(acked, acked.owed)])
+    assert pick(cursor, group(3), 17, 10, NOW, riding).fresh == fresh
+
+
+def test_what_the_call_has_delivered_is_not_taken_again() -> None:
+    due = {"due": Lease("due", 0, 1, NOW, 1)}
+    assert pick(Cursor(KEY, 0, 1, due), group(9), 1, 9, NOW, delivered={0}).count == 0
+
+
+def test_nothing_new_is_taken_before_all_that_is_due() -> None:
+    leases = {str(number): Lease(str(number), 2 * number, 1, NOW, 1) for number in range(TAKEOVERS_MAX + 1)}
+    picked = pick(Cursor(KEY, 0, 100, leases), group(1_000), 105, 50, NOW)
+    assert (picked.count, picked.fresh, picked.is_partial) == (TAKEOVERS_MAX, 0, True)
+
+
+@pytest.mark.parametrize(("acked", "is_held"), [([0], True), ([0, 1], False)])
+def test_what_an_ack_leaves_of_a_lease_holds_an_ordered_queue(acked: list[int], is_held: bool) -> None:
+    due = Lease("due", 0, 2, NOW, 1)
+    riding = Plan(tokens={"due"}, acked=[(due, acked)])
+    assert claim_plan.is_held(Cursor(KEY, 0, 2, {"due": due}), NOW, riding) is is_held
+
+
 @pytest.mark.parametrize(
     ("leases", "dead", "ahead", "cap", "further", "is_close", "demands_dead"),
     [
