@@ -8,7 +8,6 @@ import pytest
 
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, PASSED_AT_ONCE_MAX
 from chalicelib.consuming import claim, skip
-from chalicelib.delays.decision import PROMOTED_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies, offsets
 
 EU = {"expression": "tag == 'a' && properties.region == 'eu'"}
@@ -85,14 +84,6 @@ def test_one_pop_looks_through_a_thousand_that_nobody_wants(topic: Topic) -> Non
         assert group.pop()["messages"] == []
         topic.produce(*tagged(at_end))
         assert offsets(group.pop()["messages"]) == ([2 * PASSED_AT_ONCE_MAX + 1] if at_end == "rare" else [])
-
-
-def test_one_pop_looks_through_delayed_messages_that_nobody_wants(topic: Topic) -> None:
-    group = topic.group("rare", filter={"tags": ["rare"]})
-    topic.produce(*tagged(*["common"] * (2 * PROMOTED_MAX), "rare"), delay_ms=1_000)
-    topic.client.clock.sleep(1_000)
-    assert offsets(group.pop()["messages"]) == [2 * PROMOTED_MAX]
-    assert group.pop()["messages"] == []
 
 
 @pytest.mark.parametrize(("unwanted", "found"), [(3, ["wanted"]), (4, []), (5, [])])

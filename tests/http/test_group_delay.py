@@ -113,3 +113,9 @@ def test_a_delay_is_from_none_to_fifteen_minutes(client: Client, topic: Topic, d
     answer = client.put(f"{topic.path}/groups/g", delay_ms=delay_ms)
     assert answer.problem == (400, "InvalidField")
     assert "field 'delay_ms' must be an integer from 0 to 900000" in answer.json["detail"]
+
+
+def test_without_a_delay_a_message_comes_though_its_clock_was_ahead(topic: Topic, clock: Clock) -> None:
+    topic.produce("a")
+    clock.set_back_ms = 1_000
+    assert bodies(topic.group("g").take(1)) == ["a"]

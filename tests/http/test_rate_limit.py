@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.table.writes import Write
-from tests.support.client import Client, Group, Topic, offsets
+from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.clock import Clock
-from tests.support.troubled_store import unavailable, unknown
+from tests.support.troubled_store import TroubledStore, unavailable, unknown
 
 
 def taken_over(ms: int, clock: Clock, *groups: Group, step_ms: int = 20, **ask: object) -> int:
@@ -162,3 +164,16 @@ def test_a_deleted_group_leaves_no_window(topic: Topic) -> None:
     group.take_one()
     group.delete()
     assert not [sk for part in topic.client.store._items.values() for sk in part if sk.startswith("rate#")]
+
+
+def test_a_pop_that_fails_gives_back_what_it_was_allowed(topic: Topic, store: TroubledStore) -> None:
+    group = topic.group("slow", rate_limit=2)
+    topic.produce("a", "b")
+
+    def trouble(verb: str, about: Any) -> Exception | None:
+        return StoreUnavailable("throttled") if verb == "write" and "cursor#" in about.key.sk else None
+
+    store.before = trouble
+    assert group.client.post(f"{group.path}/pop").status == 503
+    store.before = unavailable()
+    assert bodies(group.pop()["messages"]) == ["a", "b"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX
 from chalicelib.catalogue.topic import RAISES_MAX
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.clock import Clock
@@ -58,6 +59,23 @@ def test_a_pop_passes_any_number_of_expired_messages_at_once(brief: Topic, group
     assert group.totals() == (1, 0, 0, 0)
     assert bodies(group.take(1)) == ["new"]
     assert group.totals() == (0, 1, 0, 0)
+
+
+def test_nothing_behind_expired_messages_is_passed(brief: Topic, group: Group, clock: Clock) -> None:
+    for _ in range(PASSED_AT_ONCE_MAX // BATCH_MESSAGES_MAX - 1):
+        brief.produce(*["old"] * BATCH_MESSAGES_MAX)
+    clock.sleep(KEPT_MS)
+    for _ in range(2):
+        brief.produce(*["new"] * BATCH_MESSAGES_MAX)
+    taken = [message for _ in range(2) for message in group.take(BATCH_MESSAGES_MAX)]
+    assert {*bodies(taken)} == {"new"}
+    group.ack(*taken[:BATCH_MESSAGES_MAX])
+    group.ack(*taken[BATCH_MESSAGES_MAX:])
+    brief.produce("old")
+    clock.sleep(KEPT_MS)
+    assert group.pop()["messages"] == []
+    brief.produce("last")
+    assert bodies(group.take(1)) == ["last"]
 
 
 def test_a_longer_retention_holds_for_what_is_stored_from_then_on(brief: Topic, group: Group, clock: Clock) -> None:

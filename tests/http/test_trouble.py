@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys
-from tests.support.client import Answer, Client, Group, Topic, bodies, receipts
+from tests.support.client import Answer, Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import (
     Trouble,
@@ -208,11 +208,22 @@ def test_a_pop_that_could_not_read_says_so_though_others_have_nothing(
     store: TroubledStore, client: Client, clock: Clock
 ) -> None:
     topic = client.topic("orders", queues=2)
-    group = topic.group("billing", filter={"tags": ["a"]})
-    topic.produce(random.Random(1).randbytes(50_000).hex(), queue=0, tag="a")
-    topic.produce("x", queue=1, tag="b")
+    group = topic.group("billing")
+    other = group.seen_by(client.another())
+    topic.produce(random.Random(1).randbytes(50_000).hex(), queue=0)
     clock.sleep(1)
-    store.before = _failing_payload
+    topic.produce("x", queue=1)
+
+    def meanwhile(verb: str, about: Any) -> Exception | None:
+        trouble = _failing_payload(verb, about)
+        if trouble and not taken:
+            store.before = unavailable()
+            taken.append(other.take_one())
+            store.before = meanwhile
+        return trouble
+
+    taken: list[Json] = []
+    store.before = meanwhile
     demand_unavailable(client.post(f"{group.path}/pop"))
 
 

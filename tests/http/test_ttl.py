@@ -91,8 +91,8 @@ def test_what_a_pop_does_not_come_to_read_is_not_passed(
     topic: Topic, group: Group, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(skip, "FILTERED_BYTES_MAX", 1)
-    for message in (brief(), brief("b", 2 * TTL_MS), "c"):
-        topic.produce(message)
+    for messages in ([brief()], [brief(), brief("b", 2 * TTL_MS)], ["c"]):
+        topic.produce(*messages)
     clock.sleep(TTL_MS)
     assert bodies([group.take_one(), group.take_one()]) == ["b", "c"]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
 from chalicelib.base.message import Message
+from chalicelib.consuming.request import Pop
 from chalicelib.log.reader import Seen, Want, entry_at, stored_at, wire_bytes, within_reach
 from chalicelib.log.segment import Entry, Segment, empty
 from chalicelib.store import Range, Read
@@ -16,7 +18,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item, key_of
 from tests.store.strict import StrictStore
 from tests.support.clock import Clock
-from tests.support.instances import instance
+from tests.support.instances import instance, with_messages
 
 QUEUES = range(2)
 RETENTION_MS = 3 * HOUR_MS
@@ -255,3 +257,12 @@ def test_a_chain_ends_before_a_hole_and_begins_behind_it(hint: int | None) -> No
         assert chain(segments[5].base) == chain(segments[6].base) == segments[7:]
         assert chain(segments[5].base, 1) == segments[7:8]
         world.store.write(empty(segments[4], 0))
+
+
+def test_a_view_that_has_met_a_reset_says_so_until_the_log_is_read_again() -> None:
+    service = with_messages(StrictStore(), Clock(), 1).service
+    popper = service.consuming.popper
+    [view] = popper.look(service.env.catalogue.topic("t"), "g", Pop(), set()).queues
+    view.learn(replace(view.cursor, epoch=view.cursor.epoch + 1))
+    view.learn(view.cursor)
+    assert view.is_moved
