@@ -105,9 +105,10 @@ class Claimer:
         return pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
 
     def would_act(self, view: QueueView, now: int) -> bool:
-        """Whether a claim would take messages, or put something in order first. What the order of the queue or the cap
-        on messages in flight holds back does not count."""
-        if view.cursor.needs_tending(now, view.group.max_attempts):
+        """Whether a claim would take, pass, bury or bring back messages. What the order of the queue or the cap on
+        messages in flight holds back does not count."""
+        is_spent = any(lease.attempt >= view.group.max_attempts for lease in view.cursor.due(now))
+        if is_spent or due_page(view.cursor, now, 1):
             return True
         if view.group.is_by_key:
             picked = self._key_order.pick(view, 1, now, NOTHING)

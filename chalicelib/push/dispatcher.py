@@ -130,9 +130,8 @@ class Dispatcher:
             slot, pause = self._slots.take(view.group, push)
             if slot is None:
                 return pause.until_ms if pause.holds(self._runtime.now()) else None
-            has_called = self._work(run, slot, pause, view)
-            if not has_called and run.limited_until_ms <= self._runtime.now():
-                self._runtime.sleep(LOOK_EVERY_MS)  # another run has been faster, or a filter has passed over many
+            if not self._work(run, slot, pause, view):  # another run was faster, or a filter has rejected many
+                self._runtime.sleep(LOOK_EVERY_MS)
         return None
 
     def _is_on(self, run: _Run) -> bool:

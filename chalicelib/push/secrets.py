@@ -43,8 +43,7 @@ class Keyring:
 
     def opened(self, topic_id: str, secrets: Sequence[Secret]) -> list[Secret]:
         """As they sign: those whose key is there. Raises StoreUnavailable."""
-        is_derived = any(len(secret.value) != _SECRET_BYTES for secret in secrets)
-        keys = {name_of(key): key for key in self._signing_key.accepted(topic_id)} if is_derived else {}
+        keys = {name_of(key): key for key in self._signing_key.accepted(topic_id)}
         opened = [secret._replace(value=_value(topic_id, secret, keys)) for secret in secrets]
         return [secret for secret in opened if secret.value]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.base import deadline
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import NACK_DELAY_MS_MAX, PUSH_SECRETS_MAX
 from chalicelib.consuming import claim
 from chalicelib.push.dispatcher import RUN_MS
@@ -15,7 +17,7 @@ from chalicelib.push.outside import Answer
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 from tests.support.consumer import OK, Call, Consumer, failing
-from tests.support.troubled_store import TroubledStore
+from tests.support.troubled_store import TroubledStore, unavailable
 
 URL = "https://shop.example/hooks"
 
@@ -282,12 +284,48 @@ def test_a_report_says_when_a_message_is_tried_again(
     assert group.totals() == (0, 0, 0, 0)
 
 
-def test_many_that_a_report_names_are_tried_again(topic: Topic, consumer: Consumer) -> None:
-    """More than the item of a queue holds: they wait in pages."""
-    group = topic.group("billing", push={"url": URL, "batch": 250})
-    reports = [{"itemIdentifier": each["message_id"], "delay_ms": 500} for each in topic.produce(*map(str, range(250)))]
-    consumer.answers = [failing(*reports[::2])]
+def test_a_report_during_trouble_with_the_store_loses_nothing(
+    store: TroubledStore, topic: Topic, group: Group, consumer: Consumer, clock: Clock
+) -> None:
+    _, b = topic.produce("a", "b")
+
+    def once(verb: str, _about: Any) -> Exception | None:
+        if verb != "write":
+            return None
+        store.before = unavailable()
+        return StoreUnavailable("the store throttled")
+
+    def answer(_call: Call) -> Answer:
+        consumer.react, store.before = None, once
+        return failing({"itemIdentifier": b["message_id"]})
+
+    consumer.react = answer
     run(group)
+    assert group.totals() == (0, 1, 0, 0)
+    clock.sleep(25_000)
+    run(group)
+    assert consumer.bodies == [["a", "b"], ["b"]]
+
+
+def test_what_was_delivered_often_enough_dies_also_at_the_cap(topic: Topic, consumer: Consumer, clock: Clock) -> None:
+    group = topic.group("billing", max_attempts=1, max_in_flight=2)
+    topic.produce("a", "b")
+    for invisible_ms in (1_000, 60_000):
+        group.take_one(invisible_ms=invisible_ms)
+    group.change(push={"url": URL}, max_in_flight=1)
+    clock.sleep(1_000)
+    run(group)
+    assert (consumer.calls, group.totals()) == ([], (0, 1, 0, 1))
+
+
+def test_many_that_a_report_names_are_tried_again(topic: Topic, consumer: Consumer) -> None:
+    """More than the item of a queue holds: the last wait in pages."""
+    group = topic.group("billing", push={"url": URL, "batch": 250})
+    ids = [each["message_id"] for each in topic.produce(*map(str, range(250)))][::2]
+    reports = [{"itemIdentifier": each, "delay_ms": 9_000} for each in ids[:29]]
+    reports += [{"itemIdentifier": each, "delay_ms": 18_000} for each in ids[29:]]  # two pages
+    consumer.answers = [failing(*reports)]
+    run(group, is_staying=True)
     assert sum(len(batch) for batch in consumer.bodies) == 250 + 125
     assert group.totals() == (0, 0, 0, 0)
 
@@ -376,16 +414,22 @@ def test_an_ordered_group_calls_with_no_later_message_before_a_failed_one(
     assert consumer.bodies == [["a"], ["b"], ["b"], ["c"]]
 
 
-def test_of_a_group_ordered_by_key_only_the_failed_key_waits(topic: Topic, consumer: Consumer, clock: Clock) -> None:
-    group = topic.group("billing", push={"url": URL, "concurrency": 2}, ordered="key", backoff_ms=[30_000])
+@pytest.mark.parametrize(
+    ("ordered", "sent", "ready", "later"),
+    [("key", {"a2": "a", "b1": "b"}, ["b1"], ["a1", "a2"]), (False, {"a2": "a"}, ["a2"], ["a1"])],
+)
+def test_a_message_that_failed_holds_up_its_key_at_most(
+    topic: Topic, consumer: Consumer, clock: Clock, ordered: Any, sent: Json, ready: list[str], later: list[str]
+) -> None:
+    group = topic.group("billing", push={"url": URL}, ordered=ordered, backoff_ms=[30_000])
     [first] = topic.produce({"body": "a1", "key": "a"})
     consumer.answers = [failing({"itemIdentifier": first["message_id"]})]
     run(group)
-    topic.produce({"body": "a2", "key": "a"}, {"body": "b1", "key": "b"})
+    topic.produce(*({"body": body, "key": key} for body, key in sent.items()))
     run(group)
-    assert (consumer.bodies, clock.now() < START_MS + 30_000) == ([["a1"], ["b1"]], True)
+    assert (consumer.bodies, clock.now() < START_MS + 30_000) == ([["a1"], ready], True)
     run(group, is_staying=True)
-    assert consumer.bodies[2:] == [["a1", "a2"]]
+    assert consumer.bodies[2:] == [later]
 
 
 def test_a_run_passes_whatever_a_filter_rejects(
@@ -581,6 +625,20 @@ def test_a_produce_wakes_the_push_at_most_once_a_second(
     clock.sleep(1)
     topic.produce("d")
     assert consumer.woken == [("orders", False)] * 2
+
+
+def test_a_call_that_has_no_time_left_wakes_nobody(
+    client: Client, topic: Topic, group: Group, consumer: Consumer, clock: Clock
+) -> None:
+    clock.sleep(1_000)
+    consumer.woken.clear()
+    service = client.api.service
+    found = service.env.catalogue.current_topic("orders")
+    with deadline.ending(clock.uptime()):
+        service.stored(found)
+    assert consumer.woken == []
+    service.stored(found)
+    assert consumer.woken == [("orders", False)]
 
 
 def test_whatever_makes_messages_ready_wakes_the_push(

@@ -144,7 +144,9 @@ def test_a_slot_is_held_during_its_call(scene: Scene) -> None:
 
     def answer(call: Call) -> Answer:
         fresh.consumer.react = None  # nothing fails
+        began_ms = fresh.now
         fresh.run()  # another instance, while the call is under way
+        assert fresh.now == began_ms  # it leaves the rest to this one
         calls.append(len(fresh.consumer.calls))
         return Answer(200)
 
