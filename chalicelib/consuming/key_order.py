@@ -85,7 +85,7 @@ class KeyOrder:
             target = want + key_plan.further(known, blocked, wanted) if is_enough else ahead * _GROWTH
             if (is_enough and view.end - start >= target) or offsets.stop < view.end:
                 return Window(offsets, wanted, is_cut=not is_enough)
-            if view.end - start < ahead or not view.chain or not view.chain[-1].is_sealed:
+            if view.end - start < ahead or not view.chain[-1].is_sealed:
                 return Window(offsets, wanted, is_cut=False)
             ahead = target
             self._skipper.look_on(view, ahead)

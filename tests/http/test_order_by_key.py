@@ -8,7 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from chalicelib.base.limits import HOUR_MS, PASSED_AT_ONCE_MAX
-from chalicelib.consuming import key_order, key_plan
+from chalicelib.consuming import key_order, key_plan, skip
+from chalicelib.consuming.skip import FILTERED_BYTES_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
 
@@ -226,13 +227,13 @@ def test_of_what_was_stored_long_ago_only_what_has_expired_is_passed(
     topic: Topic, group: Group, clock: Clock, at_once: int
 ) -> None:
     assert topic.client.put(topic.path, retention_ms=HOUR_MS).status == 200
-    with patch.object(key_order, "PASSED_AT_ONCE_MAX", at_once):
+    with patch.object(key_order, "PASSED_AT_ONCE_MAX", at_once), patch.object(skip, "PASSED_AT_ONCE_MAX", at_once):
         keyed(topic, "a1", "a2")
         clock.sleep(HOUR_MS)
         if at_once > 4:
             assert group.pop()["messages"] == []
-        keyed(topic, "a3", "a4", "a5")
-        assert bodies(group.take(3)) == ["a3", "a4", "a5"]
+        keyed(topic, "a3", "b4", "c5")
+        assert bodies(group.pop()["messages"] + group.pop()["messages"]) == ["a3", "b4", "c5"]
 
 
 def test_beyond_the_bound_a_pop_waits(topic: Topic, group: Group) -> None:
@@ -246,11 +247,26 @@ def test_beyond_the_bound_a_pop_waits(topic: Topic, group: Group) -> None:
     assert len(group.take(256)) == 256
 
 
-def test_keys_are_found_by_an_instance_that_is_new(client: Client, topic: Topic, group: Group) -> None:
+@pytest.mark.parametrize("bytes_at_once", [1, FILTERED_BYTES_MAX])
+def test_keys_are_found_by_an_instance_that_is_new(
+    client: Client, topic: Topic, group: Group, bytes_at_once: int
+) -> None:
+    keyed(topic, "c1")
     keyed(topic, "a1" + "x" * 3_000, "a2" + "y" * 3_000, "b1")
-    group.take_one()
-    assert bodies(group.seen_by(client.another()).take(1)) == ["b1"]
-    assert group.seen_by(client.another()).pop()["messages"] == []
+    group.take(2)
+    with patch.object(key_order, "FILTERED_BYTES_MAX", bytes_at_once):
+        assert bodies(group.seen_by(client.another()).take(1)) == ["b1"]
+        assert group.seen_by(client.another()).pop()["messages"] == []
+
+
+def test_where_none_can_be_set_aside_the_first_in_the_log_comes(topic: Topic, group: Group, clock: Clock) -> None:
+    """Another instance, whose clock is behind, sends the second."""
+    keyed(topic, "a1")
+    clock.ms -= 5
+    keyed(topic, "b1")
+    clock.ms += 5
+    with patch.object(key_plan, "SET_ASIDE_MAX", 0):
+        assert bodies(group.take(1)) == ["a1"]
 
 
 def test_a_pop_reads_keys_in_their_order_though_it_knows_later_ones(topic: Topic, group: Group) -> None:
