@@ -231,19 +231,6 @@ def test_a_token_that_no_page_gave_is_refused(topic: Topic) -> None:
         assert topic.client.get(f"{topic.path}/delayed", next=token).problem == (400, "InvalidField")
 
 
-def test_a_message_that_came_after_many_decisions_is_found_by_its_id(topic: Topic, group: Group, clock: Clock) -> None:
-    """They were made when it was due already: cancels deliver nothing."""
-    sent = topic.produce("late", delay_ms=10)[0]
-    last, *others = topic.produce(*"x" * 41, delay_ms=10**6)
-    clock.sleep(20)
-    for each in others:
-        assert cancel(topic, each).status == 200
-    assert found(topic, sent).problem == (404, "MessageNotFound")
-    assert group.take_one()["message_id"] == sent["message_id"]
-    assert cancel(topic, last).status == 200
-    assert found(topic, sent).json["body"] == "late"
-
-
 def test_a_message_is_found_by_its_id_once_it_was_delivered(topic: Topic, group: Group, clock: Clock) -> None:
     sent = [topic.produce(str(number), delay_ms=100 + number // 40)[0] for number in range(100)]
     assert found(topic, sent[7]).problem == (404, "MessageNotFound")
