@@ -234,7 +234,7 @@ class Claimer:
         segments = self._segments(view, picked)
         fits_anyway = view.space.holds(wire_bytes(segments), want)
         is_sifted = view.group.filter is not None or view.has_purged
-        is_exact = is_sifted or view.group.is_by_key or bool(picked.passed) or not fits_anyway
+        is_exact = is_sifted or bool(picked.passed) or not fits_anyway
         fitting = picked.count if fits_anyway else self._fitting(view, picked, segments)
         is_full = fitting < picked.count
         while fitting < picked.count:
@@ -263,7 +263,7 @@ class Claimer:
             return self._key_order.pick(view, want, now, riding, most)
         want = want if most is None else most
         picked = pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
-        return picked if view.is_plain(now) or not picked.fresh else self._skipper.skip(view, picked)
+        return self._skipper.skip(view, picked) if picked.fresh else picked
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of all picked messages: those taken over are before the cursor and located again."""

@@ -21,7 +21,7 @@ from chalicelib.consuming.receipt_batch import Plan
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
-from chalicelib.table.writes import Key, Set
+from chalicelib.table.writes import Equals, Key, Path, Set
 from local.memory.evaluate import after, holds
 
 NOW = 1_000_000
@@ -192,6 +192,7 @@ def test_nothing_new_is_taken_before_all_that_is_due() -> None:
     leases = {str(number): Lease(str(number), 2 * number, 1, NOW, 1) for number in range(TAKEOVERS_MAX + 1)}
     picked = pick(Cursor(KEY, 0, 100, leases), group(1_000), 105, 50, NOW)
     assert (picked.count, picked.fresh, picked.is_partial) == (TAKEOVERS_MAX, 0, True)
+    assert not picked.is_limited
 
 
 @pytest.mark.parametrize(("acked", "is_held"), [([0], True), ([0, 1], False)])
@@ -277,3 +278,22 @@ def test_a_claim_notes_the_segment_in_which_the_next_begins(
     change = take(picked, Cursor(KEY, 0, 0, {}), chain, Tokens("new", lambda: "split"), NOW, False)
     noted = [effect.value for effect in change.effects if isinstance(effect, Set) and effect.path == ("segment",)]
     assert noted == ([] if hint is None else [hint])
+
+
+@pytest.mark.parametrize(
+    ("counts_on", "demanded"),
+    [("", set()), ("cap", {("claims",)}), ("order", {("claims",)}), ("dead", {("dead",)}), ("messages", {("next", 0)})],
+)
+def test_a_claim_demands_just_what_it_counts_on(counts_on: str, demanded: set[Path]) -> None:
+    is_close, demands_dead = counts_on == "cap", counts_on == "dead"
+    picked = Pick((), 2, 9, is_limited=False, is_capped_closely=is_close, is_partial=False, demands_dead=demands_dead)
+    tokens, cursor = Tokens("new", lambda: "split"), Cursor(KEY, 0, 0, {})
+    change = take(picked, cursor, [], tokens, NOW, counts_on == "messages", counts_on == "order")
+    assert {guard.path for guard in change.guards if isinstance(guard, Equals)} == demanded
+
+
+@pytest.mark.parametrize(("fresh", "effects"), [(0, 0), (2, 1)])
+def test_a_claim_of_what_is_all_passed_makes_no_lease(fresh: int, effects: int) -> None:
+    picked = Pick((), fresh, 9, is_limited=False, is_capped_closely=False, is_partial=False, passed=range(fresh))
+    change = take(picked, Cursor(KEY, 0, 0, {}), [], Tokens("new", lambda: "split"), NOW, False)
+    assert (len(change.effects), change.tokens) == (effects, ())

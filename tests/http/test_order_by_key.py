@@ -259,16 +259,6 @@ def test_keys_are_found_by_an_instance_that_is_new(
         assert group.seen_by(client.another()).pop()["messages"] == []
 
 
-def test_where_none_can_be_set_aside_the_first_in_the_log_comes(topic: Topic, group: Group, clock: Clock) -> None:
-    """Another instance, whose clock is behind, sends the second."""
-    keyed(topic, "a1")
-    clock.ms -= 5
-    keyed(topic, "b1")
-    clock.ms += 5
-    with patch.object(key_plan, "SET_ASIDE_MAX", 0):
-        assert bodies(group.take(1)) == ["a1"]
-
-
 def test_a_pop_reads_keys_in_their_order_though_it_knows_later_ones(topic: Topic, group: Group) -> None:
     for message in ("a1", "b1", "c1"):
         keyed(topic, message)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import TAKEOVERS_MAX
+from chalicelib.base.limits import MIB, TAKEOVERS_MAX
 from chalicelib.dead_letters.bury import DEAD_TOGETHER_MAX
 from chalicelib.table.writes import Add, Item, Write
 from local.memory.store import MemoryStore
@@ -199,6 +199,16 @@ def test_a_claim_that_passes_expired_messages_passes_no_others(store: Interrupte
     store.meanwhile = lambda: between.extend(pop(other, 1)[0])
     assert pop(api, 2)[0] == [3, 4]
     assert between == [2]
+
+
+def test_a_claim_that_is_overtaken_takes_no_more_than_fits(store: Interrupted, clock: Clock) -> None:
+    api, other = instance(store, clock), instance(store, clock, 7)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {})
+    for body in ("small", "1" * (5 * MIB // 2), "2" * (5 * MIB // 2)):
+        api.produce("t", {"messages": [{"body": body}]})
+    store.meanwhile = lambda: pop(other, 1)
+    assert pop(api, 3)[0] == [1]
 
 
 def test_the_cap_holds_though_a_redriven_message_is_taken_before_a_claim(store: Interrupted, clock: Clock) -> None:
