@@ -106,7 +106,7 @@ def test_an_empty_answer_is_not_remembered(topic: Topic, group: Group) -> None:
     assert bodies(group.pop(attempt_id="x")["messages"]) == ["a"]
 
 
-@pytest.mark.parametrize("consumers", [("c1", "c2"), (None, "c1"), ("c1", None)])
+@pytest.mark.parametrize("consumers", [("c1", "c2"), (None, "c1"), ("None", None)])
 def test_an_attempt_belongs_to_its_consumer(topic: Topic, group: Group, consumers: tuple[str, str]) -> None:
     topic.produce(*"ab")
     first = group.pop(max_messages=1, attempt_id="x", consumer_id=consumers[0])
@@ -114,6 +114,12 @@ def test_an_attempt_belongs_to_its_consumer(topic: Topic, group: Group, consumer
     assert (bodies(first["messages"]), bodies(second["messages"])) == (["a"], ["b"])
     assert group.pop(attempt_id="x", consumer_id=consumers[0]) == first
     assert group.pop(attempt_id="x", consumer_id=consumers[1]) == second
+
+
+def test_a_pop_without_an_attempt_repeats_none(topic: Topic, group: Group) -> None:
+    topic.produce("a", "b")
+    group.take_one(attempt_id="None")
+    assert bodies(group.pop()["messages"]) == ["b"]
 
 
 def test_an_attempt_belongs_to_its_group(topic: Topic) -> None:
