@@ -22,9 +22,9 @@ def breakers_that_stay_open() -> Any:
     true = depths.Depths.full
     seen: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
-    def full(self: Any, topic: Any) -> Any:
+    def full(self: Any, *asked: Any) -> Any:
         known = seen.setdefault(self, {})
-        known.update(true(self, topic))
+        known.update(true(self, *asked))
         return known
 
     return patch.object(depths.Depths, "full", full)
