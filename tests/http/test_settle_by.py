@@ -174,6 +174,26 @@ def test_a_dead_message_is_lost_though_its_attempt_has_taken_another(topic: Topi
     assert failed(seen(group, acting).ack(dead)) == ["LeaseLost"]
 
 
+def test_by_message_an_ack_finds_its_page_brought_back_by_another(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    group = by(topic, "message")
+    topic.produce(*["x"] * (PARKED_MAX + 1))
+    taken = group.take(PARKED_MAX + 1)
+    for message in taken:
+        group.nack(message, delay_ms=HOUR_MS)
+
+    def meanwhile(verb: str, about: Any) -> None:
+        if verb == "read" and "retry#" in repr(about):
+            store.before = unavailable()
+            acked.append(group.seen_by(client.another()).ack(taken[-2]))
+
+    acked: list[Json] = []
+    store.before = meanwhile
+    assert group.ack(taken[-1]) == ONE
+    assert acked == [ONE]
+
+
 def test_by_message_what_is_extended_while_it_moves_into_a_page_stays_away(
     store: TroubledStore, client: Client, topic: Topic, clock: Clock
 ) -> None:
