@@ -206,7 +206,7 @@ class Settler:
         """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
         by_cursor: dict[tuple[str, int, str], list[tuple[str, Receipt]]] = {}
         failed: list[Failure] = []
-        receipts = self._receipts.read_each(texts, topic.id)
+        receipts, known = self._receipts.read_each(texts, topic.id), topic
         if not all(receipts):
             topic = self._catalogue.current_topic(topic.name)  # it may have been created again a moment ago
             receipts = self._receipts.read_each(texts, topic.id)
@@ -220,7 +220,10 @@ class Settler:
             self._catalogue.group(topic, group_name)
         by_key = {keys.cursor(topic.id, group_name, *place): own for place, own in by_cursor.items()}
         batches = [ReceiptBatch.of(key, own, self._cache.get(key)) for key, own in by_key.items()]
-        if group := self._catalogue.seen_group(topic, group_name, METADATA_AGE_MS_MAX):
+        group = self._catalogue.seen_group(topic, group_name, METADATA_AGE_MS_MAX)
+        if group is None and topic.id != known.id:  # the caller goes on with the topic that it knows
+            group = next(iter(self._catalogue.groups_named(topic, [group_name])), None)
+        if group:
             for batch in batches:
                 batch.settle_by = group.settle_by if batch.group_id == group.id else None
         return batches, failed

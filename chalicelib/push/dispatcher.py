@@ -130,8 +130,11 @@ class Dispatcher:
             slot, pause = self._slots.take(view.group, push)
             if slot is None:
                 return pause.until_ms if pause.holds(self._runtime.now()) else None
-            if not self._work(run, slot, pause, view):  # another run was faster, or a filter has rejected many
-                self._runtime.sleep(LOOK_EVERY_MS)
+            seen = [queue.cursor for queue in view.queues]
+            if not self._work(run, slot, pause, view):
+                if seen == [queue.cursor for queue in view.queues]:
+                    return view.next_ready_at_ms()  # what is due waits for something else
+                self._runtime.sleep(LOOK_EVERY_MS)  # another run was faster, or a filter has rejected many
         return None
 
     def _is_on(self, run: _Run) -> bool:

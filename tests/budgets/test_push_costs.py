@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from chalicelib.api import Api
 from chalicelib.service import Service
 from local.memory.meter import Meter
 from tests.budgets.shop import Shop
-from tests.support.consumer import Consumer
+from tests.support.consumer import Consumer, failing
 
 
 class PushingShop(Shop):
@@ -56,3 +58,25 @@ def test_a_run_that_finds_nothing_writes_nothing() -> None:
     assert (cost.write_units, cost.read_units <= 7) == (0, True)
     cost = shop.run()
     assert (cost.write_units, cost.read_units <= 22) == (0, True)
+
+
+@pytest.mark.parametrize("ordered", ["key", True])
+def test_a_run_writes_hardly_anything_while_a_message_waits_behind_another(ordered: bool | str) -> None:
+    """The second may not die, since the topic for dead messages is gone, nor come before the first."""
+    shop = PushingShop()
+    shop.producer.put_topic("dead", {"queues": 1})
+    settings = {"ordered": ordered, "max_attempts": 1, "dead_letters": {"topic": "dead"}}
+    shop.producer.put_group("t", "ordered", {"push": {"url": "https://a.example/"}, **settings})
+    shop.producer.delete_topic("dead")
+    shop.clock.ms += 6_000
+    shop.run()
+    delays = {"first": 600_000, "second": 0}
+    shop.calls.react = lambda call: failing(
+        *({"itemIdentifier": each["message_id"], "delay_ms": delays.get(each["body"], 0)} for each in call.messages)
+    )
+    shop.producer.produce("t", {"messages": [{"body": body, "key": "k", "queue": 0} for body in delays]})
+    shop.run()
+    shop.clock.ms += 10_000
+    began_ms = shop.clock.ms
+    cost = shop.run(is_staying=True)
+    assert (cost.write_units <= 8, shop.clock.ms - began_ms <= 1_500) == (True, True)

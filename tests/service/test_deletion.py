@@ -55,6 +55,28 @@ def test_a_stale_producer_gets_topic_not_found(instances: tuple[Api, Api], befor
             ask()
 
 
+@pytest.mark.parametrize("by_reply", [False, True])
+@pytest.mark.parametrize("settle_by", ["message", "receipt"])
+def test_an_ack_goes_by_the_rule_of_the_group_made_again(settle_by: str, by_reply: bool) -> None:
+    store, clock = MemoryStore(), Clock()
+    one, other = instance(store, clock, 1), instance(store, clock, 2)
+    one.put_topic("t", {"queues": 1})
+    produce(other, "its instance knows the topic")
+    one.delete_topic("t")
+    one.put_topic("t", {"queues": 1})
+    one.put_group("t", "g", {"settle_by": settle_by})
+    one.request("t", {"body": "q", "wait_ms": 0})
+    [first] = one.pop("t", "g", {"invisible_ms": 1_000})["messages"]
+    clock.ms += 1_001
+    [second] = one.pop("t", "g", {})["messages"]
+    receipt = (first if settle_by == "message" else second)["receipt"]
+    if by_reply:
+        told = other.reply(first["correlation_id"], {"body": "a", "receipt": receipt})
+    else:
+        told = other.ack("t", "g", {"receipts": [receipt]})
+    assert (told["acked"], told["failed"]) == (1, [])
+
+
 def test_a_producer_that_filled_a_segment_sees_the_deletion_too() -> None:
     store, clock = MemoryStore(), Clock()
     one, other = instance(store, clock, 1), instance(store, clock, 2)
