@@ -52,12 +52,13 @@ class KeyOrder:
             by_offset = sorted(in_turn, key=lambda ready: ready.offset)
             choice = key_plan.choose(view.cursor, view.group, by_offset, most, now, freed)
             picked = key_plan.arrange(view.cursor, window, choice)
+        picked = replace(picked, has_witnesses=view.group.settle_by == BY_RECEIPT)
         is_gone = len(window.offsets) == PASSED_AT_ONCE_MAX and not window.wanted
         if is_gone and view.is_past_retention(now):
             return self._skipper.past_expired(view, picked)
         settled = len(picked.passed) - len(picked.aside)
         expired = self._skipper.expired(view, settled, view.cursor.next + picked.fresh)
-        return replace(picked, expired=expired, has_witnesses=view.group.settle_by == BY_RECEIPT)
+        return replace(picked, expired=expired)
 
     def kept(self, view: QueueView, offsets: Iterable[int]) -> dict[int, Known]:
         """What this instance knows of these messages."""

@@ -167,7 +167,8 @@ def overdue(cursor: Cursor, group: Group, picked: Pick, now: int, riding: Collec
 
 def _with_slots(cursor: Cursor, in_turn: Sequence[Ready]) -> Sequence[Ready]:
     """Those of these messages for which the cursor has leases left. Fresh ones need a lease, and one more for what is
-    set aside. If the cursor is full, no lease is split: that would make more of them."""
+    set aside. If the cursor is full, a lease of which some messages have to wait is left whole: to split it
+    takes another."""
     if len(cursor.leases) < LEASES_MAX - 1:
         return in_turn
     is_full = len(cursor.leases) >= LEASES_MAX + LEASES_ROOM - TAKEOVERS_MAX

@@ -121,6 +121,8 @@ class ReceiptBatch:
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
             return Standing.LOST
+        if self._is_closed(receipt):  # at once: else each asks all leases of the cursor
+            return Standing.ACKED
         if not self.names_more:
             return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
         if self.holder(receipt):

@@ -172,7 +172,7 @@ class Settler:
         def plan(batch: ReceiptBatch) -> Plan:
             names_lease = self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
             planned = batch.moves(longer) if names_lease else batch.extends(deadline, longer)
-            if batch.ends_sooner(deadline) and self._may_be_last(topic, group_name, batch):
+            if planned.change and batch.ends_sooner(deadline) and self._may_be_last(topic, group_name, batch):
                 self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
             return planned
 

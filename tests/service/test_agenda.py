@@ -505,3 +505,16 @@ def test_an_overdue_agenda_is_caught_up(api: Api, clock: Clock) -> None:
     clock.sleep(24 * HOUR_MS)
     api.service.sweeps.forward()
     assert api.get_group("t", "g")["ready"] == 1
+
+
+@pytest.mark.parametrize("settle_by", ["delivery", "message"])
+def test_a_heartbeat_that_ends_nothing_sooner_makes_no_appointment(
+    api: Api, store: MemoryStore, clock: Clock, settle_by: str
+) -> None:
+    """At an instance that has not seen the lease."""
+    api.put_group("t", "g", {"settle_by": settle_by, "max_attempts": 16})
+    api.produce("t", {"messages": [{"body": "a"}]})
+    [message] = api.pop("t", "g", {})["messages"]
+    forget(store)
+    told = instance(store, clock).extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": 60_000})
+    assert (told["failed"], appointments(store)) == ([], [])
