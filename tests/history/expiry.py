@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tests.history.facts import History, Place
+from tests.history.facts import Delivered, History, Place
 
 
 def unexpired_messages_stay(history: History, expires_ms: Callable[[Place], int], skew_ms: int) -> Iterator[str]:
@@ -25,12 +25,23 @@ def unexpired_messages_stay(history: History, expires_ms: Callable[[Place], int]
 
 def expired_messages_are_not_delivered(history: History, skew_ms: int) -> Iterator[str]:
     """Checks messages that were stored by the time their produce ended. A message that a pop leased in time but could
-    not read may be delivered for the first time after it has expired."""
+    not read may be delivered for the first time after it has expired, and a dead one again that a redrive brings
+    back."""
+    began: dict[tuple[str, Place], int] = {}
+    for each in history.delivered:
+        began[each.group, each.place] = min(each.began_ms, began.get((each.group, each.place), each.began_ms))
+
+    def is_redriven(delivered: Delivered) -> bool:
+        since_ms = began[delivered.group, delivered.place]
+        redrives = (redrive for redrive in history.redrives if redrive.group == delivered.group)
+        return any(since_ms < redrive.at_ms and redrive.began_ms <= delivered.at_ms for redrive in redrives)
+
     ended = {sent.body: sent.at_ms for sent in history.sent if not sent.due_ms and sent.dedup_id is None}
     for delivered in history.delivered if history.retention_ms else ():
         if (
             delivered.attempt == 1
             and (delivered.group, delivered.place) not in history.given_back
+            and not is_redriven(delivered)
             and delivered.body in ended
             and ended[delivered.body] + history.retention_ms + skew_ms < delivered.began_ms
         ):

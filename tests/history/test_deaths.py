@@ -114,3 +114,11 @@ def test_a_late_ack_of_what_was_purged_is_accepted(verb: str, most: int, is_wron
     judged = history(delivered("r", 100, 900), settled=[settled(verb, "r", 5_000)], purges=[Purge("g", 2_000, 2_100)])
     judged.rules = {"g": Rules(most, 10, settle_by="delivery")}
     assert ("receipts_of_a_delivery_end_with_it" in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize(("redriven_ms", "is_wrong"), [(None, True), (50, True), (2_000, False), (7_000, True)])
+def test_an_expired_message_comes_again_only_by_a_redrive(redriven_ms: int | None, is_wrong: bool) -> None:
+    judged = history(delivered("r", 1_000, 1_500), delivered("s", 6_000, 6_500), retention_ms=3_000)
+    judged.sent[0].at_ms = 900
+    judged.redrives = [Redrive("g", redriven_ms, redriven_ms)] if redriven_ms is not None else []
+    assert ("expired_messages_are_not_delivered" in broken(judged)) == is_wrong

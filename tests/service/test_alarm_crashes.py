@@ -142,7 +142,7 @@ def test_a_check_that_sleeps_while_an_alarm_changes_sends_nothing_twice(scene: S
 
 def test_a_change_of_an_alarm_knows_its_own_retry() -> None:
     changing = change(Key("group", "alarm"), AlarmState(2, RAISED, 1), b"mine")
-    states: tuple[Item | None, ...] = (None, {"by": b"mine"}, {"by": b"another's"})
+    states: tuple[Item, ...] = ({}, {"by": b"mine"}, {"by": b"another's"})
     assert [changing.landed(before) for before in states] == [False, True, False]
 
 
