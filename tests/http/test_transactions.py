@@ -206,6 +206,17 @@ def test_the_time_to_live_begins_with_the_commit(topic: Topic, group: Group, clo
     assert group.drained() == []
 
 
+def test_a_large_half_message_outlasts_the_retention_of_its_topic(
+    client: Client, topic: Topic, group: Group, clock: Clock
+) -> None:
+    assert client.put(topic.path, retention_ms=HOUR_MS).status == 200
+    half = begin(topic, LARGE, rollback_after_ms=10 * DAY_MS)
+    clock.sleep(3 * DAY_MS)
+    client.store.drop_expired(clock.ms)
+    commit(topic, half, client.another())
+    assert bodies(group.drained()) == [LARGE]
+
+
 def test_a_repeated_decision_gets_the_same_answer_from_any_instance(topic: Topic, group: Group, clock: Clock) -> None:
     committed, dropped = begin(topic, "a", "b"), begin(topic, "c")
     first = commit(topic, committed)
