@@ -10,7 +10,7 @@ from typing import Any
 from tests.mutants.changes import Mutant
 
 EXCUSED = Path(__file__).parent / "excused.txt"
-"""The survivors that may survive: an id and the reason in each line."""
+"""The survivors: an id, and in each line why it may survive, or `open:` and what it might do."""
 
 
 class Results:
@@ -43,7 +43,8 @@ class Results:
 
 def excused() -> dict[str, str]:
     lines = (line for line in EXCUSED.read_text().splitlines() if line and not line.startswith("#"))
-    return {id_: reason.strip() for id_, _, reason in (line.partition(" ") for line in lines)}
+    known = {id_: reason.strip() for id_, _, reason in (line.partition(" ") for line in lines)}
+    return {id_: reason for id_, reason in known.items() if not reason.startswith("open")}
 
 
 def report(room: str, mutants: Sequence[Mutant], results: Results, survivors: Path) -> str:
