@@ -113,6 +113,17 @@ def test_by_message_a_retry_page_is_brought_back_to_settle(topic: Topic, clock: 
     assert len(group.pop(max_messages=256)["messages"]) == left
 
 
+def test_by_message_an_ack_finds_a_page_where_others_are_due_sooner(topic: Topic, clock: Clock, acting: str) -> None:
+    group = by(topic, "message")
+    topic.produce(*["x"] * (PARKED_MAX + 1))
+    taken = group.take(PARKED_MAX + 1)
+    for place, message in enumerate(taken):
+        group.nack(message, delay_ms=HOUR_MS - place)
+    assert seen(group, acting).ack(taken[0]) == ONE
+    clock.sleep(HOUR_MS)
+    assert sorted(offsets(group.drained())) == offsets(taken[1:])
+
+
 def test_by_message_only_an_ack_of_what_is_settled_succeeds(topic: Topic, clock: Clock, acting: str) -> None:
     group = by(topic, "message")
     topic.produce("a")
