@@ -452,6 +452,18 @@ def test_a_redrive_does_not_repeat_a_message_whose_retry_page_comes_back(
     assert sum(group.totals()) == PARKED_MAX + 1
 
 
+def test_a_redrive_of_old_and_new_letters_repeats_nothing_in_a_page(topic: Topic, group: Group) -> None:
+    topic.produce(*["x"] * (PARKED_MAX + 3))
+    bury(group, group.take(PARKED_MAX + 3)[-2])
+    group.reset("earliest")
+    first, *others, last = group.take(PARKED_MAX + 3)
+    bury(group, first, last)
+    for message in others:
+        group.nack(message, delay_ms=HOUR_MS)
+    assert redrive(group) == (3, 0)
+    assert group.totals() == (2, 0, PARKED_MAX + 1, 0)
+
+
 def test_a_message_settled_after_a_reset_is_still_dead_and_redrivable(topic: Topic, group: Group) -> None:
     topic.produce("a")
     bury(group, group.take_one())

@@ -12,7 +12,7 @@ from chalicelib.store import Keys
 from chalicelib.table.writes import Item
 from local.memory.sizes import item_bytes
 from tests.store.strict import StrictStore
-from tests.support.client import Client, Group, Json, Topic, failed, offsets, receipts
+from tests.support.client import Client, Group, Json, Topic, failed, offsets
 from tests.support.clock import Clock
 
 HOUR_MS = 3_600_000
@@ -140,21 +140,6 @@ def test_pages_of_a_deleted_group_are_removed(topic: Topic, group: Group, client
     nacked_one_by_one(topic, group)
     group.delete()
     assert items(client, "retry#") == []
-
-
-def test_a_dead_message_in_a_page_is_not_delivered_twice_after_a_reset(
-    topic: Topic, group: Group, client: Client, clock: Clock
-) -> None:
-    topic.produce(*["x"] * 100)
-    buried = group.client.post(f"{group.path}/bury", receipts=receipts(*group.take(100)))
-    assert buried.json["buried"] == 100
-    group.reset("earliest")
-    nacked_one_by_one(topic, group)
-    redriven = group.client.post(f"{group.path}/dead/redrive").json
-    assert redriven == {"redriven": 100, "remaining": 0}
-    assert group.totals() == (0, 0, COUNT, 0)
-    clock.sleep(HOUR_MS)
-    assert sorted(offsets(come_back(group))) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("before", ["read", "write_together"])
