@@ -226,6 +226,11 @@ def test_only_for_several_keys_more_is_looked_at_than_wanted(
     assert bool(key_plan.further(known, blocked, [*known])) is is_further
 
 
+def test_a_claim_of_all_that_is_ready_is_not_limited() -> None:
+    known = {offset: Known(None, offset) for offset in range(AHEAD)}
+    assert not planned(Cursor(KEY, 0, 0, {}), known, AHEAD + 1)[0].is_limited
+
+
 def test_what_is_over_and_stays_is_demanded_where_it_could_exceed_the_cap() -> None:
     live, over = Lease("live", 0, 2, NOW + 1, 1), Lease("over", 2, 3, NOW, 1)
     taken, acked = Lease("taken", 5, 1, NOW, 1), Lease("acked", 6, 1, NOW, 1)

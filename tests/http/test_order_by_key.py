@@ -47,6 +47,8 @@ def test_a_pop_passes_no_more_than_thirty_two_for_it(topic: Topic, group: Group,
 
 
 def test_a_pop_reads_on_for_more_of_the_first_key(topic: Topic, group: Group) -> None:
+    keyed(topic, *["-"] * 50)
+    group.take(50)
     for number in range(8):
         for key in "abc":
             keyed(topic, f"{key}{number}")
@@ -201,6 +203,16 @@ def test_no_more_than_the_bound_is_set_aside_and_a_pop_looks_no_further(topic: T
         assert bodies(group.pop()["messages"]) == ["a2", "a3", "a4", "a5"]
 
 
+def test_older_messages_wait_if_too_many_before_them_would_be_set_aside(
+    topic: Topic, group: Group, clock: Clock
+) -> None:
+    keyed(topic, "a1", "b1")
+    clock.ms -= 500  # that of another instance
+    keyed(topic, "c1", "d1")
+    with patch.object(key_plan, "SET_ASIDE_MAX", 0):
+        assert bodies(group.take(2)) == ["a1", "b1"]
+
+
 def test_a_pop_looks_past_many_messages_of_a_key(topic: Topic, group: Group) -> None:
     keyed(topic, "a0")
     first = group.take_one(invisible_ms=60_000)
@@ -251,9 +263,10 @@ def test_beyond_the_bound_a_pop_waits(topic: Topic, group: Group) -> None:
 def test_keys_are_found_by_an_instance_that_is_new(
     client: Client, topic: Topic, group: Group, bytes_at_once: int
 ) -> None:
-    keyed(topic, "c1")
+    for number in range(8):
+        keyed(topic, f"c{number}")
     keyed(topic, "a1" + "x" * 3_000, "a2" + "y" * 3_000, "b1")
-    group.take(2)
+    group.take(9)
     with patch.object(key_order, "FILTERED_BYTES_MAX", bytes_at_once):
         assert bodies(group.seen_by(client.another()).take(1)) == ["b1"]
         assert group.seen_by(client.another()).pop()["messages"] == []

@@ -84,6 +84,32 @@ def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock
     assert second[0] == list(range(8))
 
 
+def test_what_another_call_of_an_attempt_had_until_now_is_taken_over(store: Interrupted, clock: Clock) -> None:
+    api, other = with_messages(store, clock, 3), instance(store, clock, 7)
+
+    def meanwhile() -> None:
+        pop(other, 3, attempt_id="a", invisible_ms=1_000)
+        clock.ms += 2_000
+
+    store.meanwhile = meanwhile
+    found = api.pop("t", "g", {"max_messages": 3, "attempt_id": "a"})["messages"]
+    assert [(each["offset"], each["attempt"]) for each in found] == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_a_call_of_an_attempt_also_returns_what_its_repeat_took_meanwhile(store: Interrupted, clock: Clock) -> None:
+    """Another consumer has moved the queue on, so the repeat does not recognise the claim of the first call."""
+    api = with_messages(store, clock, 4)
+    repeated: list[object] = []
+
+    def others() -> None:
+        pop(api, 1)
+        repeated.extend(pop(instance(store, clock, 2), 1, attempt_id="a")[0])
+
+    store.meanwhile = others
+    assert pop(api, 1, attempt_id="a")[0] == [1, 2]
+    assert repeated == [1]
+
+
 def test_an_ack_in_a_pop_is_not_sent_again_when_the_pop_claims_twice(store: Interrupted, clock: Clock) -> None:
     api = with_messages(store, clock, 60, invisible_ms=1_000)
     for _ in range(30):
