@@ -266,3 +266,9 @@ def test_a_note_takes_no_time_from_its_call(topic: Topic, group: Group, store: T
     topic.produce("a")
     group.take_one()
     assert left_ms == [HOP_MS_MIN]
+
+
+def test_a_pop_that_passes_all_of_a_traced_topic_is_empty(topic: Topic) -> None:
+    group = topic.group("billing", filter={"tags": ["paid"]})
+    topic.produce("a")
+    assert group.pop()["messages"] == []

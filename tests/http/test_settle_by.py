@@ -185,6 +185,15 @@ def test_a_dead_message_is_lost_though_its_attempt_has_taken_another(topic: Topi
     assert failed(seen(group, acting).ack(dead)) == ["LeaseLost"]
 
 
+def test_what_was_dead_before_a_reset_is_acked_twice(topic: Topic, acting: str) -> None:
+    group = topic.group("g", max_attempts=1)
+    topic.produce("a", "b")
+    group.nack(*group.take(2))
+    group.reset("earliest")
+    taken = group.take(2)
+    assert group.ack(*taken) == seen(group, acting).ack(*taken) == {"acked": 2, "failed": []}
+
+
 def test_by_message_an_ack_finds_its_page_brought_back_by_another(
     store: TroubledStore, client: Client, topic: Topic
 ) -> None:

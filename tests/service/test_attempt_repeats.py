@@ -33,6 +33,22 @@ def test_a_repeat_returns_all_its_attempt_holds_though_reads_are_stale() -> None
     assert [each["receipt"] for each in again] == [each["receipt"] for each in first]
 
 
+def test_a_repeat_takes_nothing_else_though_reads_are_stale() -> None:
+    store, clock = LateStore(), Clock()
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 2})
+    api.put_group("t", "g", {})
+    api.produce("t", {"messages": [{"body": "due later", "queue": 1}]})
+    api.pop("t", "g", {"invisible_ms": 1_000})
+    store.fall_behind()
+    past, store.past = store.past, None
+    api.produce("t", {"messages": [{"body": "held", "queue": 0}]})
+    first = api.pop("t", "g", {"attempt_id": "a"})["messages"]
+    store.past = past
+    clock.sleep(1_000)
+    assert instance(store, clock, seed=2).pop("t", "g", {"attempt_id": "a"})["messages"] == first
+
+
 def with_a_large_message(store: TroubledStore, clock: Clock) -> Api:
     """Its body has an item of its own."""
     api = with_messages(store, clock, 0)

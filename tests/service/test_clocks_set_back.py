@@ -52,6 +52,19 @@ def test_a_group_with_a_rate_goes_on_after_a_window(store: MemoryStore) -> None:
     assert len(api.pop("t", "g", {})["messages"]) == 2
 
 
+def test_a_clock_set_back_by_half_a_window_gives_no_more(store: MemoryStore) -> None:
+    clock = Clock()
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {"rate_limit": 2})
+    api.produce("t", {"messages": [{"body": str(number)} for number in range(6)]})
+    assert len(api.pop("t", "g", {})["messages"]) == 2
+    clock.set_back_ms = 500
+    assert api.pop("t", "g", {})["messages"] == []
+    clock.ms += 1_000
+    assert api.pop("t", "g", {})["messages"] == []
+
+
 @pytest.mark.parametrize("reads", range(1, 13))
 def test_a_last_attempt_is_not_delivered_again_however_the_clock_moves(store: MemoryStore, reads: int) -> None:
     """The clock is set back after so many reads of it."""
