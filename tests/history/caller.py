@@ -120,7 +120,7 @@ class Caller:
             return None
         self._answered(acks, {failure.receipt: failure.code for failure in popped.failed})
         first = self._attempts[ask.attempt_id] if ask.attempt_id else began
-        got = self._delivered(group, popped, began, first, first + ask.invisible_ms if ask.invisible_ms else 0)
+        got = self._delivered(group, popped, began, first, ask)
         for delivered, delivery in zip(got, popped.deliveries, strict=True):
             delivered.zone = ask.zone
             delivered.told_first_ms = delivery.first_at_ms if self._notes_first else 0
@@ -241,9 +241,11 @@ class Caller:
             fact.outcome, fact.at_ms = codes.get(fact.receipt, "ok"), self._now()
         self._record.end(facts)
 
-    def _delivered(self, group: str, popped: Popped, began: int, first: int, asked_ms: int) -> list[Delivered]:
-        """An answer may be so late that its leases have run out, and the next ones may be known already."""
+    def _delivered(self, group: str, popped: Popped, began: int, first: int, ask: Pop) -> list[Delivered]:
+        """An answer may be so late that its leases have run out, and the next ones may be known already. A lease of no
+        length begins as it ends."""
         now, queues = self._now(), [delivered.stored.queue for delivered in popped.deliveries]
+        least_ms, asked_ms = int(ask.invisible_ms != 0), first + ask.invisible_ms if ask.invisible_ms else 0
         return [
             Delivered(
                 group,
@@ -252,7 +254,7 @@ class Caller:
                 delivered.stored.message_id,
                 delivered.attempt,
                 began,
-                max(began, min(now, delivered.invisible_until_ms - 1)),
+                max(began, min(now, delivered.invisible_until_ms - least_ms)),
                 delivered.invisible_until_ms,
                 delivered.receipt,
                 now,

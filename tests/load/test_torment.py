@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,15 @@ def test_eight_rounds_have_every_kind_of_group_and_every_feature() -> None:
     assert {feature for plan in plans for feature in plan.features} == {*SHARES}
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell has its jobs in the background ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_round_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupts = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(600)"
     monkeypatch.setattr(processes, "command", lambda _: [sys.executable, "-c", interrupts])

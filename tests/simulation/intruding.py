@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.catalogue.group import BY_DELIVERY
 from tests.simulation.actors import Consumer, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver
 from tests.simulation.faulty_store import NONE
@@ -29,7 +30,7 @@ class Intruders:
 
     def act(self) -> None:
         """Call it before each request. Now and then, one of them does at once something that belongs to the history."""
-        share = self._world.plan.intrude
+        share = 0 if self._world.plan.settle_by == BY_DELIVERY else self._world.plan.intrude
         if share and self._random.random() < share and self._left and self._world.is_busy:
             self._left -= 1
             intruder = self._random.choice(self._kinds())()

@@ -275,6 +275,7 @@ FOUND_AT = {
     "pages_that_nobody_notes": 15,
     "permits_that_others_have_taken": 12,
     "promotions_before_they_are_due": 12,
+    "pruning_of_what_has_run_out": 5,
     "purges_that_do_nothing": 68,
     "queues_made_again_that_get_what_waited": 11,
     "queues_made_again_that_know_old_ids": 10,
