@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -19,7 +19,8 @@ from tests.mutants.changes import Mutant, mutants_of
 from tests.mutants.planting import is_hot
 from tests.mutants.reach import Reach
 from tests.mutants.results import HEADS, Results, report
-from tests.mutants.running import Judge, apart, hasten, judged
+from tests.mutants.running import Judge, Verdict, apart, hasten, judged
+from tests.mutants.types import types
 
 _NAMES = (
     *("cursors", "consuming", "log", "producing", "delays", "dead_letters"),
@@ -43,9 +44,11 @@ def main() -> int:
             for room in rooms:
                 _results(room).forget_survivors()
         apart(_measure)
-        for stage, judge in (("tests", _judge_by_tests), ("histories", _judge_by_histories)):
-            for room, mutants in rooms.items():
-                _through(stage, room, mutants, asked, judge)
+        for room, mutants in rooms.items():
+            _through("tests", room, mutants, asked, _judge_by_tests)
+        _judge_by_types(rooms)
+        for room, mutants in rooms.items():
+            _through("histories", room, mutants, asked, _judge_by_histories)
     print(HEADS)
     for room, mutants in rooms.items():
         print(report(room, mutants, _results(room), KEPT / f"{room}.diff"))
@@ -108,17 +111,10 @@ class _Stage:
         self._room, self._waiting, self._results, self._killers = room, waiting, results, killers
 
     def judge(self, judge: Judge) -> None:
-        began = time.monotonic()
-        for done, (mutant, by) in enumerate(judged(self._waiting, judge, self.asked.processes), 1):
+        verdicts = judged(self._waiting, judge, self.asked.processes)
+        for mutant, by in _shown(f"{self._room} {self._name}", len(self._waiting), verdicts):
             self._results.note(mutant, self._name, by)
             self._killers[str(mutant.path), by or ""] += 1
-            rate = (time.monotonic() - began) / done
-            print(
-                f"\r{self._room} {self._name}: {done} of {len(self._waiting)}, {rate:.2f} s each ",
-                end="",
-                file=sys.__stderr__,
-            )
-        print(file=sys.__stderr__)
 
     def chosen(self, mutant: Mutant, seconds: float, most: int) -> list[str]:
         """First what has noticed others of this file, then one test of each file or history of each plan in turn, those
@@ -138,6 +134,16 @@ class _Stage:
                 break
             chosen.append(name)
         return chosen
+
+
+def _shown(what: str, count: int, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """While they come, a line on the terminal says how many have."""
+    began = time.monotonic()
+    for done, verdict in enumerate(verdicts, 1):
+        yield verdict
+        rate = (time.monotonic() - began) / done
+        print(f"\r{what}: {done} of {count}, {rate:.2f} s each ", end="", file=sys.__stderr__)
+    print(file=sys.__stderr__)
 
 
 def _kind(name: str) -> str:
@@ -169,6 +175,17 @@ def _judge_by_tests(stage: _Stage, hot: bool) -> None:
         suite.with_tests(lambda items: stage.judge(of(items)))
     else:
         stage.judge(collected)
+
+
+def _judge_by_types(rooms: Mapping[str, Sequence[Mutant]]) -> None:
+    waiting = {room: [each for each in rooms[room] if _results(room).lacks(each, "types")] for room in rooms}
+    if any(waiting.values()):
+        with types() as checked:
+            for room, mutants in waiting.items():
+                results = _results(room)
+                verdicts = ((mutant, checked.rejected(mutant)) for mutant in mutants)
+                for mutant, by in _shown(f"{room} types", len(mutants), verdicts):
+                    results.note(mutant, "types", by)
 
 
 def _judge_by_histories(stage: _Stage, hot: bool) -> None:

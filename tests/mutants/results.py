@@ -13,6 +13,10 @@ EXCUSED = Path(__file__).parent / "excused.txt"
 """The survivors: an id, and in each line why it may survive, or `open:` and what it might do."""
 
 
+STAGES = ("tests", "types", "histories")
+"""What judges those that were not noticed by what is before it."""
+
+
 class Results:
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -38,7 +42,7 @@ class Results:
     def lacks(self, mutant: Mutant, stage: str) -> bool:
         """It has not been through this stage, nor been killed before."""
         known = self.of(mutant)
-        return known is None or (known["by"] is None and known["stage"] == "tests" and stage == "histories")
+        return known is None or (known["by"] is None and STAGES.index(known["stage"]) < STAGES.index(stage))
 
 
 def excused() -> dict[str, str]:
@@ -54,16 +58,15 @@ def report(room: str, mutants: Sequence[Mutant], results: Results, survivors: Pa
     excuses = excused()
     left = [mutant for mutant, result in judged if not result["by"]]
     survivors.write_text("\n\n".join(mutant.diff for mutant in left if mutant.id not in excuses) + "\n")
-    by = [sum(result["by"] is not None and result["stage"] == stage for _, result in judged) for stage in _STAGES]
+    by = [sum(result["by"] is not None and result["stage"] == stage for _, result in judged) for stage in STAGES]
     spared = sum(mutant.id in excuses for mutant in left)
     counts = (len(mutants), len(mutants) - len(judged), *by, spared, len(left) - spared)
     shares = (_share(judged), _share([each for each in judged if each[0].decides]))
     return "".join((f"{room:13}", *(f"{count:10}" for count in counts), *(f"{share:>10}" for share in shares)))
 
 
-_STAGES = ("tests", "histories")
 HEADS = f"{'room':13}" + "".join(
-    f"{head:>10}" for head in ("mutants", "unjudged", *_STAGES, "excused", "left", "killed", "decisions")
+    f"{head:>10}" for head in ("mutants", "unjudged", *STAGES, "excused", "left", "killed", "decisions")
 )
 
 

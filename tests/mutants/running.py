@@ -15,6 +15,8 @@ from tests.mutants.planting import freeze, plant
 Judge = Callable[[Mutant], str | None]
 """Returns the name of what noticed the mutant."""
 
+Verdict = tuple[Mutant, str | None]
+
 MEMORY_BYTES_MAX = 3 * 2**30
 CPU_SECONDS_MIN = 2
 IDLE_SECONDS_MAX = 120
@@ -46,7 +48,7 @@ def hasten(seconds: float = 0) -> None:
     signal.setitimer(signal.ITIMER_REAL, IDLE_SECONDS_MAX + cpu)
 
 
-def judged(mutants: Iterable[Mutant], judge: Judge, processes: int) -> Iterator[tuple[Mutant, str | None]]:
+def judged(mutants: Iterable[Mutant], judge: Judge, processes: int) -> Iterator[Verdict]:
     freeze()
     waiting, running = iter(mutants), dict[int, tuple[Mutant, int]]()
     while True:
