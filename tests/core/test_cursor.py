@@ -7,6 +7,7 @@ guards refuse does not happen; what they let pass must keep the invariants.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,7 +18,8 @@ from chalicelib.base.limits import LEASES_MAX
 from chalicelib.catalogue.group import Group
 from chalicelib.consuming.claim_plan import Tokens, pick, take
 from chalicelib.cursors import cursor_writes as steps
-from chalicelib.cursors.cursor import Cursor, Standing
+from chalicelib.cursors.broadcast import note
+from chalicelib.cursors.cursor import LEASES_FEW, Cursor, RetryPage, Standing, completed
 from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
 from chalicelib.table.writes import Item, Key, Set, Write
@@ -197,8 +199,10 @@ class History:
         live = [lease for lease in self.cursor.owing if not lease.parked and self.lasts(lease.token)]
         assert sum(len(lease.owed) for lease in live if lease.token not in self.late_heartbeats) <= CAP
         fates = self.fates()
-        owed = [offset for offset, fate in fates.items() if fate != SETTLED and not fate.startswith("~")]
-        assert self.cursor.committed(ordered=False) == min([self.cursor.next, *owed])
+        owed = [offset for offset, fate in fates.items() if fate != SETTLED]
+        assert self.cursor.committed(ordered=True) == min([self.cursor.next, *owed])
+        held = [offset for offset in owed if not fates[offset].startswith("~")]
+        assert self.cursor.committed(ordered=False) == min([self.cursor.next, *held])
         for lease in self.cursor.owing:
             for offset in lease.owed_offsets:
                 if lease.first_at_ms is not None or offset in self.firsts:
@@ -224,6 +228,41 @@ def test_requests_that_arrive_once_more_take_nothing_else(seed: int) -> None:
     for _ in range(50):
         history.chance.choice((*history.acts, history.late, history.late))()
         history.fates()
+
+
+def test_a_cursor_is_read_as_it_was_made_and_as_the_last_pop_left_it() -> None:
+    group = replace(GROUP, starts=[7], purged_at_ms=5)
+    made = completed(group, 1, [])[0].to_be_made(3, 4, "ann")
+    assert (made.next, made.purged_at_ms, made.last_pop_at_ms, made.last_consumer_id) == (7, 5, 4, "ann")
+    item = after(None, steps.create(made)) or {}
+    assert Cursor.of(item) == replace(made, stands=True)
+    item = after(item, steps.write(made, steps.popped("bob", 9, "z"))) or {}
+    popped = replace(made, stands=True, last_pop_at_ms=9, last_consumer_id="bob", last_zone=("z", 9), claims=1)
+    assert Cursor.of(item) == popped
+    noted = note(popped, 10)
+    assert [noted.landed(before) for before in ({**item, "at": 10}, item, {})] == [True, False, False]
+
+
+def test_a_claim_looks_after_many_leases_a_page_that_is_due_and_used_up_messages() -> None:
+    lease, page = Lease("t", 0, 1, 10, 2), RetryPage("p", 10, 1, 0)
+    few = {f"t{number}": replace(lease, token=f"t{number}") for number in range(LEASES_FEW)}
+    seen = replace(Cursor.fresh(KEY, 9), leases=few, pages={"p": page})
+    assert not seen.needs_tending(9, max_attempts=2)
+    assert replace(seen, leases={**few, "t": lease}).needs_tending(9, max_attempts=2)
+    assert replace(seen, leases={}).needs_tending(10, max_attempts=2)
+    assert [replace(seen, pages={}).needs_tending(10, attempts) for attempts in (2, 3)] == [True, False]
+
+
+def test_a_write_demands_the_epoch_that_was_read() -> None:
+    item = after(None, steps.create(Cursor(KEY, 3, 0, {}))) or {}
+    writes = [steps.write(Cursor(KEY, epoch, 0, {}), steps.popped(None, 9)) for epoch in (2, 3, 4)]
+    assert [all(holds(guard, item) for guard in write.guards) for write in writes] == [False, True, False]
+
+
+def test_a_receipt_stands_as_its_own_lease_does() -> None:
+    seen = Cursor(KEY, 1, 4, {"t": Lease("t", 2, 2, 5, 1, (mark(ACKED, [0]),))})
+    assert (seen.standing("t", 2, 2), seen.standing("t", 2, 3)) == (Standing.ACKED, Standing.OWED)
+    assert (seen.standing("t", 0, 1), seen.standing("u", 2, 3)) == (Standing.ACKED, Standing.LOST)
 
 
 def claimed(item: Item, token: str) -> Write:
@@ -281,18 +320,6 @@ def test_pruning_never_takes_away_other_messages_under_the_same_token() -> None:
     before = history.fates()
     history.apply(pruning)
     assert history.fates() == before
-
-
-def test_an_extension_of_two_leases_has_landed_when_both_are_longer() -> None:
-    history = History(0)
-    for token in "tu":
-        assert history.apply(claimed(history.item, token))
-    first, second = history.cursor.owing
-    both = steps.write(history.cursor, steps.prolong(first, 1_000_900) + steps.prolong(second, 1_000_900))
-    assert history.apply(steps.write(history.cursor, steps.prolong(first, 1_000_900)))
-    assert not both.landed(history.item)
-    assert history.apply(steps.write(history.cursor, steps.prolong(second, 1_000_900)))
-    assert both.landed(history.item)
 
 
 def test_nothing_that_needs_a_lease_is_written_to_a_full_cursor() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chalicelib.base.limits import LEASES_MAX
@@ -63,6 +63,7 @@ def told(seen: Cursor) -> object:
 
 
 @given(st.lists(KINDS, max_size=8), st.integers(0, 4))
+@example([("~", SOON, ()), ("~", SOON + 2, (mark(ACKED, [0]),)), ("~", SOON + 2, ()), ("~", SOON + 1, ())], 0)
 def test_of_retries_with_a_long_wait_the_last_due_move_into_a_page(
     kinds: list[tuple[str, int, tuple[bytes, ...]]], most: int
 ) -> None:
