@@ -14,7 +14,10 @@ from chalicelib.base.runtime import system
 from chalicelib.service import Service
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.trouble import Failed
+from local.memory.store import MemoryStore
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store, transact
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 __all__ = ["dynoxide_store", "embedded_store"]
 
@@ -52,14 +55,18 @@ def test_a_transaction_that_is_cancelled_delivers_nothing(store: DynamoStore, to
     assert popped(topic) == []
 
 
-@pytest.mark.usefixtures("store")
-def test_a_wrong_message_is_refused_before_anything_is_stored(topic: str) -> None:
+def test_a_wrong_message_is_refused_before_anything_is_stored() -> None:
+    store = MemoryStore()
+    api = instance(store, Clock())
+    api.put_topic("t", {})
+    before = store.meter.write_units
     with pytest.raises(InvalidField, match=r"message\.tag"):
-        wiring.outbox_item(topic, {"body": "a", "tag": "|"})
+        api.outbox_item("t", {"body": "a", "tag": "|"})
     with pytest.raises(InvalidField, match=r"message\.dedup_id"):
-        wiring.outbox_item(topic, {"body": "a", "dedup_id": "d"})
+        api.outbox_item("t", {"body": "a", "dedup_id": "d"})
     with pytest.raises(TopicNotFound):
-        wiring.outbox_item(f"{topic}x", {"body": "a"})
+        api.outbox_item("other", {"body": "a"})
+    assert store.meter.write_units == before
 
 
 def order(topic: str) -> dict[str, Any]:
