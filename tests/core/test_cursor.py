@@ -243,7 +243,7 @@ def test_a_cursor_is_read_as_it_was_made_and_as_the_last_pop_left_it() -> None:
     assert [noted.landed(before) for before in ({**item, "at": 10}, item, {})] == [True, False, False]
 
 
-def test_a_claim_looks_after_many_leases_a_page_that_is_due_and_used_up_messages() -> None:
+def test_a_claim_tends_many_leases_a_due_page_and_used_up_messages() -> None:
     lease, page = Lease("t", 0, 1, 10, 2), RetryPage("p", 10, 1, 0)
     few = {f"t{number}": replace(lease, token=f"t{number}") for number in range(LEASES_FEW)}
     seen = replace(Cursor.fresh(KEY, 9), leases=few, pages={"p": page})
