@@ -64,9 +64,10 @@ def test_heartbeats_in_place_leave_nothing(rule: str, size: int) -> None:
     assert leases(store) == 0
 
 
-def test_by_message_takeovers_leave_no_witnesses() -> None:
+@pytest.mark.parametrize("ordered", [False, "key"])
+def test_by_message_takeovers_leave_no_witnesses(ordered: bool | str) -> None:
     store, clock = MemoryStore(), Clock()
-    api = with_messages(store, clock, 4)
+    api = with_messages(store, clock, 4, ordered=ordered)
     api.put_group("t", "g", {"settle_by": "message"})
     for _ in range(10):
         api.pop("t", "g", {"max_messages": 2, "invisible_ms": 0})
