@@ -52,6 +52,7 @@ class Caller:
         self._record = record
         self._now = now
         self._attempts = {} if attempts is None else attempts
+        self._troubles_before = 0
 
     @property
     def _topic(self) -> Topic:
@@ -228,6 +229,7 @@ class Caller:
             Settled(verb, group, message.place, message.receipt, now, NEVER_MS, "unknown", until_ms)
             for message in messages
         ]
+        self._troubles_before = self._troubles
         self._record.begin(facts)
         return facts
 
@@ -237,8 +239,9 @@ class Caller:
             fact.at_ms = self._now()
 
     def _answered(self, facts: Sequence[Settled], codes: dict[str, str]) -> None:
+        is_troubled = self._troubles > self._troubles_before or not hasattr(self._service.env.store, "troubles")
         for fact in facts:
-            fact.outcome, fact.at_ms = codes.get(fact.receipt, "ok"), self._now()
+            fact.outcome, fact.at_ms, fact.is_troubled = codes.get(fact.receipt, "ok"), self._now(), is_troubled
         self._record.end(facts)
 
     def _delivered(self, group: str, popped: Popped, began: int, first: int, ask: Pop) -> list[Delivered]:

@@ -513,13 +513,17 @@ def _end_of_lease(case: Case, delivered: Delivered, next_lease: Delivered) -> in
         return naming.away_until(case, delivered, next_lease, OFF_MS)
     end, receipts = delivered.until_ms, {delivered.receipt}
     for settled in case.settled.get((delivered.group, delivered.place), ()):
-        if settled.receipt not in receipts or settled.outcome not in ("ok", "unknown") or settled.verb == "ack":
+        if settled.receipt not in receipts or settled.verb == "ack":
+            continue
+        if not naming.may_have_counted(case.history, settled):
             continue
         if settled.outcome == "unknown":
             return 0
         if settled.verb in ("bury", "nack") and case.redriven_after(delivered.group, settled.began_ms):
             return 0  # a nack may have been its last
-        end, receipts = settled.until_ms - OFF_MS * (settled.verb == "nack"), receipts | {settled.new_receipt}
+        moved_ms = settled.until_ms - OFF_MS * (settled.verb == "nack")
+        end = moved_ms if settled.outcome == "ok" else min(end, moved_ms)
+        receipts |= {settled.new_receipt}
     return end
 
 
@@ -567,6 +571,7 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
                 if delivered.began_ms > since
                 and delivered.receipt != settled.receipt
                 and _made_by_ms(delivered) < settled.began_ms
+                and not naming.repeats(case, delivered, since)
             ]
             if (newer or _is_spent(case, settled, settlements)) and not _is_forgotten(case, settled, since):
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
@@ -622,6 +627,7 @@ def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
             spent_ms = case.spent_ms(place) - SKEW_MS  # a repeat of its attempt settles it then
             end_ms = min(ends.get(settled.receipt, 0) - OFF_MS, spent_ms)
             is_live = settled.at_ms < end_ms and not case.is_perhaps_purged(group, place)
+            is_live = is_live and not naming.may_have_counted(case.history, settled)
             if is_refused and is_live and not _was_shown(case, settled, settlements):
                 yield f"{group} {place}: {settled.verb} at {settled.at_ms} was refused, before {ends[settled.receipt]}"
 

@@ -234,6 +234,8 @@ class Settled:
     new_receipt: str = ""
     asked_ms: int = 0
     """For an extend: the earliest end that was asked for."""
+    is_troubled: bool = False
+    """One of its requests to the store went wrong; or nobody counts those that do."""
 
 
 @dataclass(slots=True)

@@ -36,10 +36,40 @@ def confirms_what_moved(case: Case, group: str, settled: Settled) -> bool:
     return may_be and moves.had_moved(case.history, group, settled.place, settled.at_ms)
 
 
+def may_have_counted(history: History, fact: Settled) -> bool:
+    """Whether it was carried out, or may have been. One whose first reply was lost is refused if another pop took its
+    message by then, since nothing is left to know it by."""
+    if fact.outcome in DONE:
+        return True
+    is_in_doubt = fact.is_troubled and fact.verb in MOVES and fact.outcome == "LeaseLost"
+    return is_in_doubt and _is_taken_meanwhile(history, fact)
+
+
+def _is_taken_meanwhile(history: History, fact: Settled) -> bool:
+    """By a pop that overlaps, be it one that nobody heard of."""
+    pops = (pop for pop in history.pops if pop.group == fact.group and pop.is_troubled)
+    message = (fact.group, fact.place)
+    leases = (lease for lease in history.delivered if (lease.group, lease.place) == message)
+    spans = [(pop.began_ms, pop.at_ms) for pop in pops]
+    spans += [(lease.began_ms, lease.answered_ms or lease.at_ms) for lease in leases if lease.receipt != fact.receipt]
+    return any(began_ms <= fact.at_ms and at_ms >= fact.began_ms for began_ms, at_ms in spans)
+
+
+def repeats(case: Case, shown: Delivered, since_ms: int) -> bool:
+    """Whether a pop that is repeated shows the delivery that it had made by then, under the receipt of an extension."""
+    message, pop = (shown.group, shown.place), (shown.first_ms, shown.attempt)
+    extends = (fact for fact in case.settled.get(message, ()) if fact.verb == "extend" and fact.outcome in DONE)
+    return (
+        names_more(case.history, shown.group)
+        and any(extend.began_ms <= shown.answered_ms for extend in extends)
+        and any((own.first_ms, own.attempt) == pop and own.began_ms <= since_ms for own in case.delivered[message])
+    )
+
+
 def touched(history: History) -> set[tuple[str, Place]]:
     """Messages of such groups that any receipt may have settled or moved, be it another one than their lease's."""
-    may_be = (fact for fact in history.settled if fact.outcome in DONE)
-    return {(fact.group, fact.place) for fact in may_be if names_more(history, fact.group)}
+    own = (fact for fact in history.settled if names_more(history, fact.group))
+    return {(fact.group, fact.place) for fact in own if may_have_counted(history, fact)}
 
 
 def away_until(case: Case, lease: Delivered, next_lease: Delivered, off_ms: int) -> int:
@@ -51,7 +81,7 @@ def away_until(case: Case, lease: Delivered, next_lease: Delivered, off_ms: int)
     facts = [
         fact
         for fact in case.settled.get((lease.group, lease.place), ())
-        if fact.verb in MOVES and fact.outcome in DONE and fact.at_ms >= lease.began_ms
+        if fact.verb in MOVES and fact.at_ms >= lease.began_ms and may_have_counted(case.history, fact)
     ]
     if any(fact.verb != "extend" and case.redriven_after(lease.group, fact.began_ms) for fact in facts):
         return 0  # a nack may have been its last
@@ -149,7 +179,7 @@ def an_extension_keeps_the_receipt_of_its_delivery(
         for extend in settlements:
             if extend.verb != "extend" or extend.outcome != "ok":
                 continue
-            others = [other for other in settlements if other is not extend and other.outcome in DONE]
+            others = [other for other in settlements if other is not extend and may_have_counted(case.history, other)]
             end_ms = min(extend.until_ms, case.expires_ms(place), case.spent_ms(place)) - skew_ms
             for later in settlements:
                 is_within = extend.at_ms < later.began_ms and later.at_ms < end_ms and later.receipt == extend.receipt

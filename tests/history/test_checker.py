@@ -13,6 +13,7 @@ from tests.history.facts import Asked, Cancelled, Delivered, History, Purge, Red
 from tests.history.purges import nothing_sent_before_a_purge_comes_after_it
 
 FOUND = {"look_ups_match_the_log"}
+BY_DELIVERY_RULES = {"g": Rules(5, 9, settle_by="delivery")}
 
 
 @pytest.mark.parametrize(
@@ -136,6 +137,42 @@ def test_an_old_receipt_from_an_extend_settles_nothing() -> None:
         delivered("r", 100, 500), delivered("s", 1_500, 3_000, 2), settled=[extend, settled("ack", "r2", 1_700)]
     )
     assert broken(judged) == {"stale_receipts_are_refused"}
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "attempt", "extends_ms", "is_wrong"),
+    [(90, 1, 200, False), (91, 1, 200, True), (90, 2, 200, True), (90, 1, 400, True)],
+)
+def test_a_repeated_attempt_may_show_the_receipt_of_an_extension(
+    first_ms: int, attempt: int, extends_ms: int, is_wrong: bool
+) -> None:
+    """The receipt from before is good all the same: seed 654."""
+    again = replace(delivered("r2", 300, 2_000, attempt), first_ms=first_ms, answered_ms=300)
+    extend = replace(settled("extend", "r", extends_ms, until_ms=2_000), new_receipt="r2")
+    judged = history(replace(delivered("r", 100, 900), first_ms=90), again, rules=BY_DELIVERY_RULES)
+    judged.settled = [extend, settled("nack", "r", 500, until_ms=500)]
+    assert ("stale_receipts_are_refused" in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize("settle_by", ["receipt", "delivery"])
+@pytest.mark.parametrize(
+    ("more", "taken_ms", "is_wrong"),
+    [
+        ({"is_troubled": True}, 230, False),
+        ({"is_troubled": False}, 230, True),
+        ({"is_troubled": True}, 261, True),
+        ({"is_troubled": True, "until_ms": 900}, 230, True),
+        ({"is_troubled": True, "verb": "ack"}, 230, True),
+    ],
+)
+def test_a_nack_whose_reply_was_lost_may_be_refused_after_a_pop(
+    settle_by: str, more: dict[str, Any], taken_ms: int, is_wrong: bool
+) -> None:
+    """It was carried out at its first try: seed 791."""
+    nack = replace(settled("nack", "r", 250, "LeaseLost", until_ms=210), began_ms=210, **more)
+    taken = delivered("s", taken_ms + 10, 2_000, 2, began_ms=taken_ms)
+    judged = history(delivered("r", 100, 2_000), taken, settled=[nack], rules={"g": Rules(5, 9, settle_by=settle_by)})
+    assert bool(broken(judged)) == is_wrong
 
 
 @pytest.mark.parametrize(

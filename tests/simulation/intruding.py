@@ -8,7 +8,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.catalogue.group import BY_DELIVERY
 from tests.simulation.actors import Consumer, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver
 from tests.simulation.faulty_store import NONE
@@ -29,9 +28,8 @@ class Intruders:
         self._world, self._random, self._left = world, random, _MOST
 
     def act(self) -> None:
-        """Call it before each request. Now and then, one of them does at once something that belongs to the history. By
-        delivery, the checks would not know what it shows (docs/correctness.md, blind spots)."""
-        share = 0 if self._world.plan.settle_by == BY_DELIVERY else self._world.plan.intrude
+        """Call it before each request. Now and then, one of them does at once something that belongs to the history."""
+        share = self._world.plan.intrude
         if share and self._random.random() < share and self._left and self._world.is_busy:
             self._left -= 1
             intruder = self._random.choice(self._kinds())()

@@ -9,10 +9,11 @@ from unittest.mock import patch
 from greenlet import getcurrent, greenlet
 
 from chalicelib.catalogue.group import BY_MESSAGE
-from chalicelib.consuming import claim_plan, late_acks, receipt_batch
+from chalicelib.consuming import claim_plan, late_acks, receipt_batch, settle
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor_writes import Change
+from chalicelib.table.writes import never_landed
 from tests.simulation.mutants import calling, planted, together
 
 
@@ -64,6 +65,20 @@ def deliveries_that_outlast_their_leases() -> Any:
 def deliveries_that_end_with_an_extension() -> Any:
     """By delivery, a receipt is good for the lease that it was given for alone."""
     return patch.object(receipt_batch, "delivery", lambda token, attempt: (token, attempt))
+
+
+@planted
+def deliveries_that_any_receipt_names() -> Any:
+    """By delivery, a receipt of an earlier delivery of the message is good for the newest, as by message."""
+    return patch.object(ReceiptBatch, "_names", lambda _, receipt, lease: receipt.offset in lease.offsets)
+
+
+@planted
+def settlements_that_do_not_know_themselves() -> Any:
+    """A nack or an extension whose reply was lost is refused when it is sent again."""
+    return patch.object(
+        settle, "write", lambda *args: dataclasses.replace(cursor_writes.write(*args), landed=never_landed)
+    )
 
 
 @planted

@@ -198,7 +198,14 @@ PLANS = {
     "extensions_that_overwrite_newer_ones": HEARTBEATS,
     "takeovers_that_miss_extensions": HEARTBEATS,
     "nacks_that_miss_extensions": HEARTBEATS,
-    "deliveries_that_outlast_their_leases": replace(NAMED, settle_by="delivery"),
+    **dict.fromkeys(
+        (
+            "deliveries_that_outlast_their_leases",
+            "deliveries_that_any_receipt_names",
+            "settlements_that_do_not_know_themselves",
+        ),
+        replace(NAMED, settle_by="delivery"),
+    ),
     "deliveries_that_end_with_an_extension": replace(NAMED, settle_by="delivery", pop_sizes=(4,), meddlers=2),
     "firsts_that_move_with_the_deadline": replace(HEARTBEATS, notes_first=True),
     "firsts_that_pages_forget": replace(CROWD, notes_first=True),
@@ -284,6 +291,7 @@ FOUND_AT = {
     "repeats_that_confirm_nothing": 41,
     "repeats_that_take_more": 37,
     "resets_that_keep_leases": 11,
+    "settlements_that_do_not_know_themselves": 17,
     "slots_that_anybody_takes": 17,
     "takeovers_without_a_fence": 9,
     "tasks_that_go_on_when_they_are_cancelled": 22,
