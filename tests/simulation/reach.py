@@ -9,8 +9,9 @@ import gc
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import product
 from multiprocessing import get_context
@@ -32,6 +33,7 @@ from chalicelib.table.writes import Guard, Item, Key, Refused, Write, key_of
 from local.memory.evaluate import holds
 from tests.simulation import world
 from tests.simulation.faulty_store import PastStore
+from tests.simulation.intruding import Intruders
 
 _ROOT = Path(table.__file__).parents[1]
 ROOMS = (
@@ -45,6 +47,8 @@ _GUARDS = (
 _ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type)]
 _CHUNK = 25
 _RARELY = 3
+_intruder = ContextVar[object]("intruder", default=None)
+_INTRUSION = Intruders.act.__code__
 _LATE = "a late write"
 """The operation of a write whose caller has given up."""
 
@@ -131,6 +135,7 @@ def watching() -> Iterator[Seen]:
 
     with ExitStack() as patches:
         patches.enter_context(patch.object(world, "PastStore", store))
+        patches.enter_context(patch.object(Intruders, "act", _by_itself(Intruders.act)))
         for kind in _GUARDS:
             patches.enter_context(patch.object(kind, "__init__", _noting(_initializer(kind), made)))
         told = _noting(errors.DecantError.__init__, lambda _, place: seen.errors.update([place]))
@@ -157,17 +162,16 @@ class WatchedStore(PastStore):
         """How many versions of an item there were when a caller last saw it."""
         super().__init__(time)
 
-    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        answers = super().read(reads)
-        self._look(key for read in reads if isinstance(read, Keys) for key in read.keys)
-        self._look(key_of(item) for answer in answers for item in answer)
-        return answers
+    def read_now(self, read: Read) -> list[Item]:
+        items = super().read_now(read)
+        self._look(read.keys if isinstance(read, Keys) else map(key_of, items))
+        return items
 
     def read_past(self, read: Read, instant: int) -> list[Item]:
         items = super().read_past(read, instant)
         for key in read.keys if isinstance(read, Keys) else map(key_of, items):
             instants, _ = self._past.get(key.pk, {}).get(key.sk, ([], []))
-            self._looks[getcurrent(), key] = sum(each <= instant for each in instants)
+            self._looks[_caller(), key] = sum(each <= instant for each in instants)
         return items
 
     def write(self, write: Write) -> Item:
@@ -188,12 +192,12 @@ class WatchedStore(PastStore):
 
     def _look(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self._looks[getcurrent(), key] = len(self._writers.get(key, ()))
+            self._looks[_caller(), key] = len(self._writers.get(key, ()))
 
     def _meet(self, together: Sequence[Write]) -> None:
         operation = _operation(sys._getframe(2))
         for write in together:
-            kind, since = _kind(write.key), self._looks.get((getcurrent(), write.key))
+            kind, since = _kind(write.key), self._looks.get((_caller(), write.key))
             self._seen.wrote[kind, operation] += 1
             if since is not None:
                 for other in self._writers.get(write.key, [])[since:]:
@@ -219,10 +223,27 @@ class WatchedStore(PastStore):
         super()._put(key, item)
 
 
+def _caller() -> tuple[Any, object]:
+    return getcurrent(), _intruder.get()
+
+
+def _by_itself(act: Callable[[Intruders], None]) -> Callable[[Intruders], None]:
+    """Intruders run in the greenlet of whom they interrupt, and have looked at nothing."""
+
+    def acting(intruders: Intruders) -> None:
+        before = _intruder.set(object())
+        try:
+            act(intruders)
+        finally:
+            _intruder.reset(before)
+
+    return acting
+
+
 def _operation(frame: FrameType | None) -> str:
-    """What a caller asked a room for: the outermost of its functions."""
+    """What a caller, or an intruder, asked a room for: the outermost of its functions."""
     found = ""
-    while frame is not None:
+    while frame is not None and frame.f_code is not _INTRUSION:
         found, frame = _entrance(frame.f_code) or found, frame.f_back
     return found or _LATE
 
