@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.api import Api
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from local.memory.store import MemoryStore
 from tests.support.clock import Bell, Clock
@@ -25,6 +26,21 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def rated(store: MemoryStore, clock: Clock) -> Api:
+    """A group that gets two messages a second, of six."""
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {"rate_limit": 2})
+    api.produce("t", {"messages": [{"body": str(number)} for number in range(6)]})
+    return api
+
+
 def test_a_long_poll_takes_no_longer(store: MemoryStore) -> None:
     clock = ClockSetBack()
     api = instance(store, clock)
@@ -35,34 +51,24 @@ def test_a_long_poll_takes_no_longer(store: MemoryStore) -> None:
     assert clock.ms == began_ms + 2_000
 
 
-def test_a_group_with_a_rate_goes_on_after_a_window(store: MemoryStore) -> None:
-    clock = Clock()
-    api = instance(store, clock)
-    api.put_topic("t", {"queues": 1})
-    api.put_group("t", "g", {"rate_limit": 2})
-    api.produce("t", {"messages": [{"body": str(number)} for number in range(6)]})
-    assert len(api.pop("t", "g", {})["messages"]) == 2
+def test_a_group_with_a_rate_goes_on_after_a_window(rated: Api, clock: Clock) -> None:
+    assert len(rated.pop("t", "g", {})["messages"]) == 2
     clock.set_back_ms = SET_BACK_MS
-    held = api.pop("t", "g", {})
+    held = rated.pop("t", "g", {})
     assert (held["messages"], held["limited"], held["retry_after_ms"]) == ([], "rate", 1_000)
     clock.ms += 1_000
-    assert len(api.pop("t", "g", {})["messages"]) == 2
-    assert api.pop("t", "g", {})["messages"] == []
+    assert len(rated.pop("t", "g", {})["messages"]) == 2
+    assert rated.pop("t", "g", {})["messages"] == []
     clock.ms += 1_000
-    assert len(api.pop("t", "g", {})["messages"]) == 2
+    assert len(rated.pop("t", "g", {})["messages"]) == 2
 
 
-def test_a_clock_set_back_by_half_a_window_gives_no_more(store: MemoryStore) -> None:
-    clock = Clock()
-    api = instance(store, clock)
-    api.put_topic("t", {"queues": 1})
-    api.put_group("t", "g", {"rate_limit": 2})
-    api.produce("t", {"messages": [{"body": str(number)} for number in range(6)]})
-    assert len(api.pop("t", "g", {})["messages"]) == 2
+def test_a_clock_set_back_by_half_a_window_gives_no_more(rated: Api, clock: Clock) -> None:
+    assert len(rated.pop("t", "g", {})["messages"]) == 2
     clock.set_back_ms = 500
-    assert api.pop("t", "g", {})["messages"] == []
+    assert rated.pop("t", "g", {})["messages"] == []
     clock.ms += 1_000
-    assert api.pop("t", "g", {})["messages"] == []
+    assert rated.pop("t", "g", {})["messages"] == []
 
 
 @pytest.mark.parametrize("reads", range(1, 13))
