@@ -41,8 +41,8 @@ def main() -> int:
     rooms = {room: _mutants(room, asked) for room in asked.rooms or ROOMS}
     if not asked.report:
         if asked.again:
-            for room in rooms:
-                _results(room).forget_survivors()
+            for room, mutants in rooms.items():
+                _results(room).forget_survivors(mutants)
         apart(_measure)
         for room, mutants in rooms.items():
             _through("tests", room, mutants, asked, _judge_by_tests)

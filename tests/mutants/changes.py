@@ -64,6 +64,12 @@ class Mutant:
         return sha256(self.place.text.encode()).hexdigest()[:8]
 
     @property
+    def change(self) -> str:
+        """In one line."""
+        before, after = (" ".join(line[1:].strip() for line in self.changed if line[0] == sign) for sign in "-+")
+        return f"{before} => {after}"
+
+    @property
     def diff(self) -> str:
         where = f"{self.path}:{self.line} {self.place.name}".rstrip()
         return "\n".join((f"{self.id} {'decides' if self.decides else 'acts'} {where}", *self.changed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from tests.mutants.changes import Mutant
 
 EXCUSED = Path(__file__).parent / "excused.txt"
-"""The survivors: an id, and in each line why it may survive, or `open:` and what it might do."""
+"""The survivors: in each line an id, or between slashes a pattern of changes (`before => after`), and why they may
+survive; or `open:` and what they might do."""
 
 
 STAGES = ("tests", "types", "histories")
@@ -29,10 +31,11 @@ class Results:
         with self._file.open("a") as file:
             file.write(json.dumps(known) + "\n")
 
-    def forget_survivors(self) -> None:
+    def forget_survivors(self, mutants: Sequence[Mutant]) -> None:
         """Those without an excuse are judged again."""
-        spared = excused()
-        self._known = {id_: known for id_, known in self._known.items() if known["by"] or id_ in spared}
+        excuses = Excuses()
+        again = {mutant.id for mutant in mutants if not excuses.spare(mutant)}
+        self._known = {id_: known for id_, known in self._known.items() if known["by"] or id_ not in again}
         self._file.write_text("".join(json.dumps(known) + "\n" for known in self._known.values()))
 
     def of(self, mutant: Mutant) -> dict[str, Any] | None:
@@ -45,21 +48,30 @@ class Results:
         return known is None or (known["by"] is None and STAGES.index(known["stage"]) < STAGES.index(stage))
 
 
-def excused() -> dict[str, str]:
-    lines = (line for line in EXCUSED.read_text().splitlines() if line and not line.startswith("#"))
-    known = {id_: reason.strip() for id_, _, reason in (line.partition(" ") for line in lines)}
-    return {id_: reason for id_, reason in known.items() if not reason.startswith("open")}
+class Excuses:
+    def __init__(self, text: str | None = None) -> None:
+        lines = (EXCUSED.read_text() if text is None else text).splitlines()
+        told = [_EXCUSE.fullmatch(line) for line in lines if line and not line.startswith("#")]
+        known = [(match["id"], match["pattern"]) for match in told if match and not match["reason"].startswith("open")]
+        self._ids = {id_ for id_, _ in known if id_}
+        self._patterns = [re.compile(pattern) for _, pattern in known if pattern]
+
+    def spare(self, mutant: Mutant) -> bool:
+        return mutant.id in self._ids or any(pattern.search(mutant.change) for pattern in self._patterns)
+
+
+_EXCUSE = re.compile(r"(?:(?P<id>[0-9a-f]{8})|/(?P<pattern>.+)/) (?P<reason>.+)")
 
 
 def report(room: str, mutants: Sequence[Mutant], results: Results, survivors: Path) -> str:
     """One line about a room. Writes the differences of those that survive without an excuse."""
     known = [(mutant, results.of(mutant)) for mutant in mutants]
     judged = [(mutant, result) for mutant, result in known if result]
-    excuses = excused()
+    excuses = Excuses()
     left = [mutant for mutant, result in judged if not result["by"]]
-    survivors.write_text("\n\n".join(mutant.diff for mutant in left if mutant.id not in excuses) + "\n")
+    survivors.write_text("\n\n".join(mutant.diff for mutant in left if not excuses.spare(mutant)) + "\n")
     by = [sum(result["by"] is not None and result["stage"] == stage for _, result in judged) for stage in STAGES]
-    spared = sum(mutant.id in excuses for mutant in left)
+    spared = sum(excuses.spare(mutant) for mutant in left)
     counts = (len(mutants), len(mutants) - len(judged), *by, spared, len(left) - spared)
     shares = (_share(judged), _share([each for each in judged if each[0].decides]))
     return "".join((f"{room:13}", *(f"{count:10}" for count in counts), *(f"{share:>10}" for share in shares)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.mutants.changes import Mutant, mutants_of
+from tests.mutants.results import Excuses
 
 
 def _mutants(folder: Path, text: str) -> list[Mutant]:
@@ -45,3 +46,12 @@ def test_a_mutant_keeps_its_name_when_other_lines_change(tmp_path: Path) -> None
     source = "def twice(number):\n    return 2 * number\n"
     before, after = (_mutants(tmp_path, text) for text in (source, "ONE = one\n" + source))
     assert {mutant.id for mutant in before} <= {mutant.id for mutant in after}
+
+
+def test_an_excuse_is_of_one_mutant_or_of_all_that_fit_a_pattern(tmp_path: Path) -> None:
+    mutants = _mutants(tmp_path, "KEPT_MAX = 10\nAGE_MAX = 10\n")
+    aged = next(mutant for mutant in mutants if mutant.change == "AGE_MAX = 10 => AGE_MAX = 11")
+    kept = {mutant for mutant in mutants if mutant.line == 1}
+    excuses = Excuses(f"# source.py\n/^KEPT_MAX = / costs: a cache of one less\n{aged.id} equal: nobody is so old\n")
+    assert {mutant for mutant in mutants if excuses.spare(mutant)} == {aged, *kept}
+    assert not any(Excuses(f"{mutant.id} open: what then?").spare(mutant) for mutant in mutants)
