@@ -11,6 +11,7 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.errors import InvalidField, TopicNotFound
 from chalicelib.base.runtime import system
+from chalicelib.delays.decision import slot_of
 from chalicelib.service import Service
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.trouble import Failed
@@ -67,6 +68,13 @@ def test_a_wrong_message_is_refused_before_anything_is_stored() -> None:
     with pytest.raises(TopicNotFound):
         api.outbox_item("other", {"body": "a"})
     assert store.meter.write_units == before
+
+
+def test_a_message_without_a_delay_is_due_when_it_is_sent() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    api.put_topic("t", {})
+    assert slot_of(api.outbox_item("t", {"body": "a"})).due_ms == clock.now()
 
 
 def order(topic: str) -> dict[str, Any]:
