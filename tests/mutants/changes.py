@@ -38,6 +38,10 @@ class Place:
     def is_function(self) -> bool:
         return bool(self.name)
 
+    @cached_property
+    def version(self) -> str:
+        return sha256(self.text.encode()).hexdigest()[:8]
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -58,10 +62,10 @@ class Mutant:
         about = (str(self.path), self.place.name, *self.changed, str(self.nth))
         return sha256("\n".join(about).encode()).hexdigest()[:8]
 
-    @cached_property
+    @property
     def version(self) -> str:
         """Of the function that it is in."""
-        return sha256(self.place.text.encode()).hexdigest()[:8]
+        return self.place.version
 
     @property
     def change(self) -> str:
@@ -110,9 +114,15 @@ class Places:
     def of(self, line: int) -> Place:
         for name, function in self._functions:
             if function.body[0].lineno <= line <= (function.end_lineno or 0):
-                first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
-                return Place(name, first, "\n".join(self._lines[first - 1 : function.end_lineno]))
+                return self._place(name, function)
         return Place("", 0, self._lines[line - 1])
+
+    def functions(self) -> list[Place]:
+        return [self._place(name, function) for name, function in self._functions]
+
+    def _place(self, name: str, function: ast.FunctionDef) -> Place:
+        first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
+        return Place(name, first, "\n".join(self._lines[first - 1 : function.end_lineno]))
 
 
 def _functions(body: Sequence[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:

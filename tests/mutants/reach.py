@@ -1,4 +1,4 @@
-"""Which tests and histories reach which line: measured once, and kept by function, so that it outlasts most edits."""
+"""Which tests and histories reach which line: measured once, and again when a function that they reach has changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from coverage import Coverage
@@ -23,21 +23,34 @@ Masks = dict[str, int]
 class Reach:
     def __init__(self, file: Path) -> None:
         self._file = file
-        kept = json.loads(file.read_text()) if file.exists() else {"runners": {}, "functions": {}}
+        kept = json.loads(file.read_text()) if file.exists() else {"runners": {}, "versions": {}, "functions": {}}
         self.runners: dict[str, float] = kept["runners"]
         """Tests or histories that pass, and the seconds that each took while it was measured."""
+        self._versions: dict[str, str] = kept.get("versions", {})
+        """Of the functions, when they were measured."""
         self._functions: dict[str, Masks] = {
             name: {runner: int(mask, 16) for runner, mask in masks.items()} for name, masks in kept["functions"].items()
         }
 
-    def measure(self, paths: Iterable[Path], runs: dict[str, Callable[[], bool]]) -> None:
+    def measure(self, paths: Sequence[Path], runs: dict[str, Callable[[], bool]]) -> None:
         """`runs`: by name; each returns whether it passed, and only then does it count. What is known is left out."""
+        self._forget_changed(paths)
         new = [name for name in runs if name not in self.runners]
         for first in range(0, len(new), _AT_ONCE):
             sys.__stderr__.write(f"\rmeasuring {first} of {len(new)} ")
             self._measure(paths, {name: runs[name] for name in new[first : first + _AT_ONCE]})
 
-    def _measure(self, paths: Iterable[Path], runs: dict[str, Callable[[], bool]]) -> None:
+    def _forget_changed(self, paths: Sequence[Path]) -> None:
+        """And whatever has reached one of those functions."""
+        versions = {
+            f"{path}:{place.name}": place.version for path in paths for place in Places(path.read_text()).functions()
+        }
+        for name in [name for name in self._functions if versions.get(name) != self._versions.get(name)]:
+            for runner in self._functions.pop(name):
+                self.runners.pop(runner, None)
+        self._versions = versions
+
+    def _measure(self, paths: Sequence[Path], runs: dict[str, Callable[[], bool]]) -> None:
         kept = [str(path.resolve()) for path in paths]
         coverage = Coverage(data_file=None, config_file=False, include=kept, concurrency=["greenlet", "thread"])
         coverage.set_option("run:disable_warnings", ["no-data-collected"])
@@ -66,7 +79,8 @@ class Reach:
         functions = {
             name: {runner: f"{mask:x}" for runner, mask in masks.items()} for name, masks in self._functions.items()
         }
-        self._file.write_text(json.dumps({"runners": self.runners, "functions": functions}))
+        kept = {"runners": self.runners, "versions": self._versions, "functions": functions}
+        self._file.write_text(json.dumps(kept))
 
     def breadths(self) -> Counter[str]:
         """How many functions each runner reaches: those that reach few say most about them."""
