@@ -45,9 +45,12 @@ class Reach:
         versions = {
             f"{path}:{place.name}": place.version for path in paths for place in Places(path.read_text()).functions()
         }
-        for name in [name for name in self._functions if versions.get(name) != self._versions.get(name)]:
-            for runner in self._functions.pop(name):
-                self.runners.pop(runner, None)
+        changed = [name for name in self._functions if versions.get(name) != self._versions.get(name)]
+        gone = {runner for name in changed for runner in self._functions.pop(name)}
+        self.runners = {runner: seconds for runner, seconds in self.runners.items() if runner not in gone}
+        for masks in self._functions.values():
+            for runner in gone & masks.keys():
+                del masks[runner]
         self._versions = versions
 
     def _measure(self, paths: Sequence[Path], runs: dict[str, Callable[[], bool]]) -> None:
