@@ -8,7 +8,7 @@ from chalicelib.base.errors import StoreUnavailable, TransactionEnded, Transacti
 from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 from chalicelib.transactions.request import Begin
-from tests.history.caller import Record
+from tests.history.caller import PADDED, Record
 from tests.history.facts import NEVER_MS, Begun, Checked, Decision, History, Sent
 
 COMMIT, ROLLBACK = "commit", "rollback"
@@ -25,12 +25,18 @@ class TransactionCaller:
         return self._catalogue.topic(self._known.name)
 
     def begin(
-        self, bodies: list[str], keys: Sequence[str | None], check_after_ms: int, rollback_after_ms: int
+        self,
+        bodies: list[str],
+        keys: Sequence[str | None],
+        check_after_ms: int,
+        rollback_after_ms: int,
+        padding: str = "",
     ) -> Begun:
         fact = Begun(bodies, check_after_ms, rollback_after_ms, self._now())
         sent = [Sent(body, key, self._now(), is_unknown=True) for body, key in zip(bodies, keys, strict=True)]
         self._record.begin([fact, *sent])
-        messages = [{"body": body, "key": key} for body, key in zip(bodies, keys, strict=True)]
+        padded = [f"{body}{PADDED}{padding}" for body in bodies]
+        messages = [{"body": body, "key": key} for body, key in zip(padded, keys, strict=True)]
         try:
             begun = self._transactions.decisions.begin(self._topic, Begin(messages, check_after_ms, rollback_after_ms))
         except StoreUnavailable:
@@ -68,7 +74,7 @@ class TransactionCaller:
         checked = [
             Checked(
                 str(each.transaction.id),
-                [message.body.decode() for message in each.messages],
+                [message.body.decode().split(PADDED)[0] for message in each.messages],
                 each.transaction.checks,
                 began_ms,
                 self._now(),

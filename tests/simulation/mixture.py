@@ -15,6 +15,7 @@ BASE = Plan(messages=14, pops=4, queues=1)
 
 _LEASES_MS = (0, 200, 1_000, 3_000)
 _SQS = {"queue_calls": 7}
+_DYING = {"max_attempts": 2, "burials": 0.2}
 _SCARCE = {"zones": True, "queues": 3, "consumers": 6, "groups": 2, "pace": 12, "burials": 0.0}
 
 FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
@@ -74,10 +75,19 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "clocks": (0.3, ({"skew_ms": 0}, {"skew_ms": 2_000})),
     "intruders": (0.7, ({"intrude": 0.03}, {"intrude": 0.1})),
     "shared instances": (0.2, ({"shared": 0.5},)),
+    "deaths": (
+        0.2,
+        (
+            _DYING,
+            _DYING | {"redrives": 8, "redrives_pause_ms": 600},
+            _DYING | {"redrives": 6, "redrives_pause_ms": 900, "purges": 4},
+        ),
+    ),
+    "move tasks": (0.06, (_DYING | {"moves_dead": True, "tasks": 6},)),
 }
 """How likely each is, and the ways in which it may be on."""
 
-_ALONE = {"expiry", "resizes", "clients of SQS", "pushes", "alarm", "full queues", "topic of the dead"}
+_ALONE = {"expiry", "resizes", "clients of SQS", "pushes", "alarm", "full queues", "topic of the dead", "move tasks"}
 APART: dict[str, set[str]] = {
     "resizes": {"expiry", "resets", "late groups"},
     "zones": {"filter", "delays", "transactions", "requests", "full queues", "resizes", "order", "times to live"},
@@ -87,7 +97,8 @@ APART: dict[str, set[str]] = {
     "faults": {"expiry", "resizes", "stalls", "clients of SQS"},
     "delay of groups": {"alarm"},
     "topic of the dead": {"expiry", "clients of SQS"},
-    "losses": {"expiry", "delays", "readers", "topic of the dead", "twins", "resizes"},
+    "move tasks": {"expiry", "clients of SQS"},
+    "losses": {"expiry", "delays", "readers", "topic of the dead", "move tasks", "twins", "resizes"},
     "long histories": {"expiry", "resizes", "zones"},
 }
 """What does not meet: no check would know what to expect, or no history would end."""

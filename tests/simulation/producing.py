@@ -29,6 +29,10 @@ TTLS_MS = (100, 700, 3_000)
 DELAYS_MS = (1, 400, 2_000, 4_500)
 
 
+UNTIL_QUEUES_RETURN = 4
+"""How much longer producers pause where queues leave and return, to send when they have."""
+
+
 @contextmanager
 def short_times(dedup_ms: int, late_write_ms: int) -> Iterator[None]:
     with patch.object(dedup, "DEDUP_MS", dedup_ms), patch.object(writer, "LATE_WRITE_MS_MAX", late_write_ms):
@@ -47,6 +51,7 @@ class Producer:
             self._left -= count
             pause_ms = random.randrange(random.choice(PAUSES_MS) if plan.dedup_ids else 150)
             lull_ms = random.randrange(150) * PRODUCERS_LULL if plan.retention_ms else pause_ms * plan.pace
+            lull_ms *= UNTIL_QUEUES_RETURN if plan.resizes else 1
             self._world.sleep(lull_ms)
             padding = random.choice(plan.sizes)
             keys = [random.choice(plan.keys) for _ in bodies]

@@ -31,6 +31,7 @@ GROUP = "pushed"
 CONCURRENCY, TIMEOUT_MS = 2, 400
 _PUSH = Push({"function": "consumer", "batch": 4, "concurrency": CONCURRENCY, "timeout_ms": TIMEOUT_MS})
 _ATTEMPTS_MAX = 1_000
+_WRONG_REPORT = orjson.dumps({"batchItemFailures": [{"itemIdentifier": "another"}]})
 
 
 class _Log:
@@ -98,6 +99,10 @@ class Consumer:
         if takes_ms > timeout_ms:
             return Answer.missing("no answer")
         luck = self._random.random()
+        if luck < 0.02:
+            return Answer(410)
+        if luck < 0.04:
+            return Answer(200, _WRONG_REPORT)
         if luck < 0.1:
             return Answer(500, retry_after=self._random.choice((None, "1")))
         failed = [each for each in messages if self._random.random() < 0.3] if luck < 0.4 else []
@@ -134,6 +139,7 @@ class Scheduled:
             self._left -= 1
             self._world.sleep(self._random.randrange(800))
             with suppress(StoreUnavailable):
+                service.admin.groups.put(self._world.topic, GROUP, {"paused": False})  # a 410 pauses it
                 service.pushing.run("t", is_staying=True)
 
 
@@ -148,7 +154,7 @@ def make_group(service: Service, world: World) -> None:
 def drain_group(world: World) -> None:
     """It is pushed no more, and popped."""
     service = world.instance(NONE)
-    service.admin.groups.put(world.topic, GROUP, {"push": Push({})})
+    service.admin.groups.put(world.topic, GROUP, {"push": Push({}), "paused": False})
     world.history.drained[GROUP] = take_all(world.caller(service), GROUP)
     world.history.drained_ms[GROUP] = world.now
     read_dead(service, world.topic, GROUP, world.history)

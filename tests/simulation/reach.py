@@ -48,7 +48,7 @@ _ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type)
 _CHUNK = 25
 _RARELY = 3
 _intruder = ContextVar[object]("intruder", default=None)
-_INTRUSION = Intruders.act.__code__
+_INTRUSION = Intruders._intrude.__code__
 _LATE = "a late write"
 """The operation of a write whose caller has given up."""
 
@@ -135,7 +135,7 @@ def watching() -> Iterator[Seen]:
 
     with ExitStack() as patches:
         patches.enter_context(patch.object(world, "PastStore", store))
-        patches.enter_context(patch.object(Intruders, "act", _by_itself(Intruders.act)))
+        patches.enter_context(patch.object(Intruders, "_intrude", _by_itself(Intruders._intrude)))
         for kind in _GUARDS:
             patches.enter_context(patch.object(kind, "__init__", _noting(_initializer(kind), made)))
         told = _noting(errors.DecantError.__init__, lambda _, place: seen.errors.update([place]))

@@ -28,7 +28,9 @@ class Sender:
             self._world.sleep(random.randrange(500))
             bodies = [f"tx{self._left}-{part}" for part in range(random.choice((1, 3, 5)))]
             keys = [random.choice((None, "a", "b")) for _ in bodies]
-            begun = caller.begin(bodies, keys, random.choice(CHECKS_AFTER_MS), random.choice(ROLLBACKS_AFTER_MS))
+            padding = random.randbytes(random.choice(self._world.plan.sizes) // 2).hex()
+            after_ms = random.choice(CHECKS_AFTER_MS), random.choice(ROLLBACKS_AFTER_MS)
+            begun = caller.begin(bodies, keys, *after_ms, padding)
             self._world.sleep(random.randrange(random.choice((50, 1_500, 4_000))))
             if begun.id and random.random() < 0.7:
                 self._decide(caller, begun.id)
@@ -41,6 +43,19 @@ class Sender:
         outcome = caller.decide(transaction_id, verb)
         if outcome == "unknown" or self._random.random() < 0.2:
             caller.decide(transaction_id, verb)
+
+
+class Decider:
+    """Decides one of the newest transactions, whoever has begun it."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self._world, self._random = world, random
+
+    def work(self, service: Service) -> None:
+        if known := [begun.id for begun in self._world.history.begun if begun.id]:
+            self._world.transactor(service).decide(
+                self._random.choice(known[-2:]), self._random.choice((COMMIT, ROLLBACK))
+            )
 
 
 class Arbiter:

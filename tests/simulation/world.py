@@ -266,9 +266,9 @@ class World:
         self._groups.append(name)
         self.history.rules[name] = self.rules
 
-    def instance(self, faults: Faults | None = None) -> Service:
+    def instance(self, faults: Faults | None = None, does_little: bool = False) -> Service:
         """A fresh process: cold caches, a clock of its own. Or one that has served others for a while, if chance has
-        it."""
+        it. `does_little`: who uses it does; others act before more of its requests."""
         plan = self._plan
         if plan.shared and self._running and faults is not NONE and self._random.random() < plan.shared:
             return self.running()
@@ -280,7 +280,8 @@ class World:
             self._random.randbytes,
             lambda: self._scheduler.now - BOOTED_MS,
         )
-        disturbed = () if faults is NONE else (self._outage, self._intruders.act)
+        intrude = self._intruders.act_on_few if does_little else self._intruders.act
+        disturbed = () if faults is NONE else (self._outage, intrude)
         store = FaultyStore(self._store, self._scheduler, self._random, faults, *disturbed)
         service = Service(store, runtime, _KEY, outside=self._consumer.outside() if self._plan.pushes else NOWHERE)
         if faults is not NONE:
@@ -366,9 +367,10 @@ class World:
 
     def _live(self, actor: Working) -> None:
         """When its process dies, an actor continues in a fresh one."""
+        does_little = not isinstance(actor, (Producer, Consumer, LateGroup, Meddler))
         while True:
             try:
-                return self._judged(lambda: actor.work(self.instance()))
+                return self._judged(lambda: actor.work(self.instance(does_little=does_little)))
             except Killed:
                 continue
 
