@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chalicelib.base.limits import DAY_MS, INLINE_BYTES_MAX, KIB, SECOND_MS
+from chalicelib.base.limits import DAY_MS, KIB, SECOND_MS
 from chalicelib.log.segment import Entry
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Effect, Exists, Item, Key, Set, Write
@@ -108,7 +108,7 @@ NONE = Decision(0, 0, b"", ())
 def inline_bytes_max(count: int) -> int:
     """The largest entry for this many messages that is stored in the decision, which then still fits a kilobyte. A
     larger one costs as much as a payload item, and would be paid for in the log again."""
-    return min(INLINE_BYTES_MAX, KIB - _HEAD_BYTES - count * _SLOT_BYTES)
+    return KIB - _HEAD_BYTES - count * _SLOT_BYTES
 
 
 def together(waiting: Sequence[Item]) -> list[Item]:

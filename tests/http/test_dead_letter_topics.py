@@ -300,6 +300,23 @@ def test_another_instance_that_knows_the_deleted_topic_moves_nothing(
 # -- the setting ------------------------------------------------------------------------------------------------------
 
 
+def test_a_pop_goes_on_when_the_topic_is_deleted_just_after_the_move(
+    topic: Topic, graves: Topic, group: Group, client: Client, clock: Clock
+) -> None:
+    topic.produce("hi")
+    group.take_one()
+    topic.produce("next")
+    together = client.store.write_together
+
+    def meanwhile(writes: Any) -> None:
+        client.store.write_together = together  # type: ignore[method-assign]
+        together(writes)
+        Topic(client.another(), graves.name).delete()
+
+    client.store.write_together = meanwhile  # type: ignore[method-assign]
+    assert bodies(expire(group, clock)) == ["next"]
+
+
 def test_the_setting_is_shown_changed_and_taken_away(topic: Topic, group: Group, clock: Clock) -> None:
     assert about(group)["dead_letters"] == {"topic": "graves"}
     group.change(dead_letters={"topic": "graves", "source": "orders"})

@@ -106,6 +106,12 @@ def test_a_page_of_large_messages_stays_within_a_response(topic: Topic, group: G
     assert len(page["messages"]) < 3
 
 
+def test_a_message_that_is_longer_than_a_page_is_a_page(topic: Topic, group: Group) -> None:
+    topic.produce('"' * 1_400_000)
+    bury(group, group.take_one())
+    assert offsets(dead(group)["messages"]) == [0]
+
+
 def test_a_page_has_no_less_for_large_messages_that_live(client: Client) -> None:
     topic = client.topic("two", queues=2)
     group = topic.group("billing")
@@ -370,6 +376,19 @@ def test_a_queue_without_room_leaves_no_message_of_the_next(client: Client, monk
     bury(group, *in_first[::2], *group.take(PURGED_TOGETHER_MAX + 2))
     group.ack(*in_first[1::2])
     assert redrive(group) == (PURGED_TOGETHER_MAX + 4, 1)
+
+
+def test_the_queue_behind_one_without_room_is_redriven(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive_module, "REDRIVEN_LEASES_MAX", 3)
+    topic = client.topic("two", queues=2)
+    group = topic.group("billing")
+    topic.produce(*["x"] * (2 * PURGED_TOGETHER_MAX + 2), queue=0)
+    taken = group.take(2 * PURGED_TOGETHER_MAX + 2)
+    topic.produce("y", queue=1)
+    bury(group, *taken[::2], group.take_one())
+    group.ack(*taken[1::2])
+    redrive(group)
+    assert {each["queue"] for each in dead(group)["messages"]} == {0}
 
 
 def test_a_group_may_be_deleted_while_its_messages_are_redriven(topic: Topic, group: Group, client: Client) -> None:

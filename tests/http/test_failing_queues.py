@@ -14,7 +14,7 @@ from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, STORE_DEADLINE_MS
 from chalicelib.producing.produce import HOPS_MAX
 from chalicelib.producing.queue_choice import ISOLATED_MS_MIN, isolated_ms
 from tests.support.client import Client, Topic, bodies
-from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable
+from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable, unknown
 
 QUEUES = 8
 
@@ -82,6 +82,33 @@ def test_unkeyed_messages_of_a_batch_hop_and_the_others_fail(store: TroubledStor
     assert second == {"error": {"code": "StoreUnavailable", "detail": "the store throttled"}}
     assert first["queue"] == third["queue"] != queue
     assert third["offset"] == first["offset"] + 1
+
+
+def test_a_message_hops_also_when_another_queue_fails_in_the_same_call(store: TroubledStore, topic: Topic) -> None:
+    queue = sticky(topic)
+    other = (queue + 1) % QUEUES
+    store.before = failing(queue, other)
+    answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "a"}, {"body": "b", "queue": other}])
+    assert answer.status == 207
+    assert answer.json["messages"][0]["queue"] not in (queue, other)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_batch_of_which_nothing_may_be_stored_says_so_if_something_may(
+    store: TroubledStore, topic: Topic, first: int
+) -> None:
+    store.before, store.after = throttled_queue(0), throttled_queue(1, outcome="unknown")
+    batch = [{"body": "a", "queue": queue} for queue in (first, 1 - first)]
+    answer = topic.client.post(f"{topic.path}/messages", messages=batch)
+    assert (answer.problem, answer.json["outcome"]) == ((503, "StoreUnavailable"), "unknown")
+
+
+def test_a_message_with_a_dedup_id_whose_payload_may_be_stored_is_not(store: TroubledStore, topic: Topic) -> None:
+    store.after = unknown("put_all")
+    batch = [{"body": random.Random(1).randbytes(1_000).hex(), "dedup_id": "a"}]
+    answer = topic.client.post(f"{topic.path}/messages", messages=batch)
+    assert answer.problem == (503, "StoreUnavailable")
+    assert "outcome" not in answer.json
 
 
 def test_a_hop_does_not_split_what_the_request_sends_to_another_queue(store: TroubledStore, client: Client) -> None:

@@ -713,6 +713,14 @@ def test_a_run_of_a_deleted_topic_ends(topic: Topic, group: Group) -> None:
     run(group)
 
 
+def test_a_run_that_cannot_read_its_topic_ends_and_says_so(
+    topic: Topic, group: Group, store: TroubledStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.before = unavailable("read")
+    run(group)
+    assert [record.message for record in caplog.records] == ["no push in topic orders: the store throttled"]
+
+
 # -- secrets -----------------------------------------------------------------------------------------------------------
 
 

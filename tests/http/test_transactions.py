@@ -16,7 +16,6 @@ from chalicelib.base.limits import CHECKED_MAX, HALF_MESSAGES_MAX, MESSAGE_JSON_
 from chalicelib.delays.decision import PROMOTED_MAX
 from chalicelib.store import Keys
 from chalicelib.table.writes import Key
-from chalicelib.transactions.decisions import NO_QUEUE
 from chalicelib.upkeep.sweeps import SWEEP_MS
 from tests.support.client import Answer, Client, Group, Json, Topic, bodies, offsets
 from tests.support.clock import START_MS, Clock
@@ -344,7 +343,7 @@ def test_hooks_run_around_the_begin_and_may_refuse_it(client: Client, topic: Top
     assert (name, count, [(each.queue, each.message_id) for each in outcome]) == (
         "orders",
         2,
-        [(NO_QUEUE, None), (0, None)],
+        [(-1, None), (0, None)],
     )
 
 
