@@ -21,7 +21,7 @@ from chalicelib.cursors import cursor_writes as steps
 from chalicelib.cursors.broadcast import note
 from chalicelib.cursors.cursor import LEASES_FEW, Cursor, RetryPage, Standing, completed
 from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
+from chalicelib.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark, runs
 from chalicelib.table.writes import Item, Key, Set, Write
 from local.memory.evaluate import after, holds
 
@@ -297,6 +297,16 @@ def test_a_move_never_takes_other_messages_under_the_same_token() -> None:
     before = history.fates()
     history.apply(steps.write(seen, steps.move(lease, [0, 1], [Lease("u", 0, 2, 1_000_900, 1)])))
     assert history.fates() == before
+
+
+def test_messages_whose_lease_was_extended_meanwhile_are_not_buried() -> None:
+    """Whoever buries by a receipt knows no deadline, and does not ask for it."""
+    history = History(0)
+    assert history.apply(claimed(history.item, "t"))
+    seen, lease = history.cursor, history.cursor.leases["t"]
+    assert history.apply(steps.write(seen, steps.prolong(lease, lease.deadline + 1)))
+    assert not history.apply(steps.write(seen, steps.buried([(lease, [0])], 1)))
+    assert history.apply(steps.write(seen, steps.buried([(replace(lease, deadline=UNKNOWN_MS), [0])], 1)))
 
 
 def test_leases_that_are_extended_together_all_are_or_none_counts() -> None:

@@ -25,6 +25,7 @@ from chalicelib.log.payloads import Payloads, payload_keys
 from chalicelib.log.segment import PIECE_BYTES_MAX, Entry, pieces_of
 from local.memory.sizes import value_bytes
 from local.memory.store import MemoryStore
+from tests.support.late_store import LateStore
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 OPTIONAL = st.none() | TEXTS.filter(bool)
@@ -171,3 +172,12 @@ def test_a_payload_without_one_of_its_pieces_is_lost_until_it_has_expired() -> N
     store.remove_all(payload_keys("topic", [spilled])[1:])
     for expired_ms, expected in ((4, {spilled.id: [LOST]}), (5, {})):
         assert Payloads(store).messages("topic", [spilled], expired_ms) == expected
+
+
+def test_a_payload_that_a_replica_does_not_show_yet_is_not_lost() -> None:
+    store, messages = LateStore(), [Message("a", None, None, None, {})]
+    made = [(Entry.packed(entry_id, messages, 0), 0) for entry_id in (b"entry: 1", b"entry: 2")]
+    spilled = Payloads(store).spill("topic", made[:1], 1)
+    store.fall_behind()
+    spilled += Payloads(store).spill("topic", made[1:], 1)
+    assert Payloads(store).messages("topic", spilled) == {each.id: messages for each in spilled}

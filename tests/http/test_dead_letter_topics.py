@@ -240,12 +240,12 @@ def test_an_ordered_queue_goes_on_when_its_first_message_has_moved(
 def test_a_purge_of_the_topics_group_before_the_move_holds_nothing_back(
     topic: Topic, group: Group, reader: Group, clock: Clock
 ) -> None:
-    topic.produce("hi")
-    group.take_one()
-    reader.client.post(f"{reader.path}/reset", to="now")
+    topic.produce("hi", {"body": "delayed", "delay_ms": 1_000})
     clock.sleep(5_000)
+    group.take(2)
+    reader.reset("now")
     expire(group, clock)
-    assert bodies(moved(reader)) == ["hi"]
+    assert bodies(moved(reader, 2)) == ["hi", "delayed"]
 
 
 # -- the topic is gone ------------------------------------------------------------------------------------------------

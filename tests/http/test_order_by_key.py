@@ -74,11 +74,18 @@ def test_a_key_waits_for_what_is_out_and_others_do_not(topic: Topic, group: Grou
 
 def test_what_is_set_aside_counts_as_ready_and_is_not_settled(topic: Topic, group: Group) -> None:
     keyed(topic, "a1", "a2", "b1")
-    group.take_one()
-    group.take_one()
+    first, other = group.take_one(), group.take_one()
     assert group.totals() == (1, 2, 0, 0)
-    assert group.queue()["committed_offset"] == 0
     assert group.queue()["next_offset"] == 3
+    group.ack(first, other)
+    assert group.queue()["committed_offset"] == 1
+
+
+def test_a_message_that_waits_for_its_retry_is_not_settled(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "b1")
+    group.nack(group.take_one())
+    group.ack(group.take_one())
+    assert group.queue()["committed_offset"] == 0
 
 
 def test_a_message_without_a_key_waits_for_none(topic: Topic, group: Group) -> None:

@@ -307,6 +307,27 @@ def test_a_report_during_trouble_with_the_store_loses_nothing(
     assert consumer.bodies == [["a", "b"], ["b"]]
 
 
+def test_what_a_call_has_acked_is_settled_though_the_next_pop_fails(
+    store: TroubledStore, topic: Topic, group: Group, consumer: Consumer
+) -> None:
+    group.change(push={"url": URL, "batch": 1})
+    topic.produce("a", "b")
+
+    def once(verb: str, _about: Any) -> Exception | None:
+        if verb != "write":
+            return None
+        store.before = unavailable()
+        return StoreUnavailable("the store throttled")
+
+    def answer(_call: Call) -> Answer:
+        store.before = once
+        return OK
+
+    consumer.react = answer
+    run(group)
+    assert (consumer.bodies, group.totals()) == ([["a"]], (1, 0, 0, 0))
+
+
 def test_what_was_delivered_often_enough_dies_also_at_the_cap(topic: Topic, consumer: Consumer, clock: Clock) -> None:
     group = topic.group("billing", max_attempts=1, max_in_flight=2)
     topic.produce("a", "b")

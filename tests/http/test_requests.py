@@ -122,6 +122,13 @@ def test_a_reply_comes_out_byte_for_byte(topic: Topic, size: int) -> None:
     assert topic.client.post(path, body_base64=base64.b64encode(b"other").decode()).problem == (409, "AlreadyReplied")
 
 
+def test_a_reply_is_the_same_whatever_the_order_of_its_properties(topic: Topic) -> None:
+    correlation_id = asked(topic)
+    assert reply(topic.client, correlation_id, properties={"a": "1", "b": "2"}).status == 201
+    assert reply(topic.client, correlation_id, properties={"b": "2", "a": "1"}).status == 201
+    assert reply(topic.client, correlation_id, properties={"b": "1", "a": "2"}).problem == (409, "AlreadyReplied")
+
+
 def test_a_large_reply_goes_by_itself_also_where_there_is_a_bucket() -> None:
     """Nothing would ever remove it from there: no segment points to a reply."""
     store = Bucket()

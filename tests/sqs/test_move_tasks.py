@@ -263,6 +263,14 @@ def test_what_a_subscribed_queue_would_pass_over_stays(subscribed: Sqs, clock: C
     assert bodies(subscribed, "dead") == ["a"]
 
 
+def test_a_subscribed_queue_gets_back_what_it_would_pass_over_now(subscribed: Sqs, client: Client) -> None:
+    die(subscribed, "a", queue="bills", to="news")
+    subscribed.TagQueue(QueueUrl="bills", Tags={"decant:filter": "urgent"})
+    assert client.post("/topics/news/groups/bills/reset", to="now").status == 200
+    start(subscribed)
+    assert len(receive(subscribed, "bills")) == 1
+
+
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
 
