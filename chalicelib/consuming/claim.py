@@ -227,8 +227,7 @@ class Claimer:
         return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
 
     def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
-        if view.is_outrun or view.is_moved:
-            self._skipper.look_on(view, want)
+        self._skipper.catch_up(view, want)
         riding = _riding(view, now)
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked)

@@ -74,7 +74,7 @@ class KeyOrder:
 
     def _window(self, view: QueueView, known: dict[int, Known], blocked: Collection[Line], want: int) -> Window:
         """Reads further ahead than the view where it has to, and leaves what it read there. Adds to `known`."""
-        self._skipper.look_back(view, want)
+        self._skipper.catch_up(view, want)
         ahead, start = max(want, view.end - view.cursor.next), view.cursor.next
         while True:
             offsets, wanted = self._examined(view)

@@ -29,7 +29,6 @@ class Skipper:
         `PASSED_AT_ONCE_MAX`, and with those to pass between and behind them.
 
         Reads further ahead than the view where it has to, and leaves what it read there."""
-        self.look_back(view, picked.fresh)
         if view.is_plain(self._runtime.now()):
             return picked
         ahead = max(picked.fresh, view.end - view.cursor.next)
@@ -46,10 +45,9 @@ class Skipper:
         view.chain = self._reader.chains([view.want(count)])[0]
         view.is_moved = False
 
-    def look_back(self, view: QueueView, count: int) -> None:
-        """Reads again where the chain begins behind the cursor: the log has lost what lies between, or the chain was
-        read for the cursor before a reset."""
-        if view.begins_behind:
+    def catch_up(self, view: QueueView, count: int) -> None:
+        """Reads on if others have taken all that was read, or the log was read for the cursor before a reset."""
+        if view.is_outrun or view.is_moved:
             self.look_on(view, count)
 
     def examined(self, view: QueueView) -> tuple[range, list[int]]:

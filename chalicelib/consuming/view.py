@@ -133,10 +133,8 @@ class QueueView:
         return bool(self.chain) and self.chain[-1].is_sealed and self.chain[-1].end <= self.cursor.next
 
     def is_plain(self, now: int) -> bool:
-        """Whether the group gets all messages ahead of the cursor. A filter is always asked: the claim may have been
-        planned by more of the log than this view shows by now."""
-        is_sifted = self.group.filter is not None or self.is_past_retention(now)
-        return not is_sifted and not any(self.is_doubtful(entry, now) for entry in self._ahead())
+        """Whether the group gets all messages ahead of the cursor."""
+        return not self.is_past_retention(now) and not any(self.is_doubtful(entry, now) for entry in self._ahead())
 
     def is_doubtful(self, entry: Entry, now: int) -> bool:
         """Whether the group may not get all messages of an entry, apart from the retention of the topic."""

@@ -1,9 +1,11 @@
-"""What a claim passes, where a second look shows less of the log than the first."""
+"""What a view of a queue tells of the log ahead of its cursor, and what a claim passes of it."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -12,22 +14,47 @@ from chalicelib.consuming.request import Pop
 from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import QueueView
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.log.segment import Entry, Segment
+from chalicelib.log.segment import SEGMENT_FULL_BYTES, Entry, Segment
 from chalicelib.table.writes import Key
-from tests.support.clock import Clock
+from tests.support.clock import START_MS, Clock
+
+RUNTIME: Any = Clock().runtime()
+UNREAD: Any = SimpleNamespace(reader=SimpleNamespace(stored=lambda *_: []), offsets=None)
+PURGED_MS = START_MS - 1_000
 
 
-def test_a_filter_is_asked_about_all_that_is_taken() -> None:
-    """The first look shows a segment behind a gap, the second does not, since it may be older."""
-    rejecting: Any = SimpleNamespace(wants=lambda _: False)
-    group = Group("t", "g", "id", [], 0, filter=rejecting)
+def entry(count: int, sent_at_ms: int | None = None) -> Entry:
+    return Entry(b"e", count, START_MS, "", 10, b"", first_sent_at_ms=sent_at_ms)
+
+
+def view_of(at: int, base: int, *entries: Entry, filled_bytes: int = 10) -> QueueView:
+    """Of a queue whose cursor is at this offset, and whose log was found to begin at `base`."""
     topic = Topic("t", "id", 0, 0, queues=1)
-    chain = [Segment(topic.logs[0], 100, 150, 10, (Entry(b"e", 50, 10, "", 10, b""),))]
-    runtime = Clock().runtime(0)
-    now, until_ms = runtime.now(), runtime.uptime() + 1_000
-    view = QueueView(topic, group, 0, Pop(max_messages=100), Cursor(Key("a", "b"), 0, 50, {}), chain, until_ms, now)
-    sees_nothing: Any = SimpleNamespace(
-        reader=SimpleNamespace(chains=lambda _: [[]], stored=lambda *_: []), offsets=None
-    )
-    planned = pick(view.cursor, group, view.end, 100, now)
-    assert (planned.count, Skipper(runtime, sees_nothing).skip(view, planned).count) == (100, 0)
+    chain = [Segment(topic.logs[0], base, base + sum(each.count for each in entries), filled_bytes, entries)]
+    cursor = Cursor(Key("a", "b"), 0, at, {}, purged_at_ms=PURGED_MS)
+    return QueueView(topic, Group("t", "g", "id", [], 0), 0, Pop(), cursor, chain, RUNTIME.uptime(), START_MS)
+
+
+def test_what_the_log_has_lost_is_passed() -> None:
+    view = view_of(50, 100, entry(50))
+    picked = Skipper(RUNTIME, UNREAD).skip(view, pick(view.cursor, view.group, view.end, 50, START_MS))
+    assert (picked.fresh, picked.expired) == (100, 50)
+    assert picked.offsets(view.cursor) == [*range(100, 150)]
+
+
+@pytest.mark.parametrize(
+    ("at", "filled_bytes", "is_outrun"),
+    [
+        (109, SEGMENT_FULL_BYTES, False),
+        (110, SEGMENT_FULL_BYTES, True),
+        (111, SEGMENT_FULL_BYTES, True),
+        (110, SEGMENT_FULL_BYTES - 1, False),
+    ],
+)
+def test_a_view_is_outrun_when_all_of_a_full_segment_is_taken(at: int, filled_bytes: int, is_outrun: bool) -> None:
+    assert view_of(at, 100, entry(10), filled_bytes=filled_bytes).is_outrun is is_outrun
+
+
+@pytest.mark.parametrize(("at", "has_purged"), [(109, True), (110, False), (115, False)])
+def test_what_lies_behind_the_cursor_is_not_purged(at: int, has_purged: bool) -> None:
+    assert view_of(at, 100, entry(10, PURGED_MS), entry(10, PURGED_MS + 1)).has_purged is has_purged

@@ -13,6 +13,7 @@ from chalicelib.table.writes import Add, Item, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
+from tests.support.troubled_store import TroubledStore
 
 
 class Interrupted(MemoryStore):
@@ -60,6 +61,32 @@ def test_a_pop_that_others_outrun_reads_on_in_the_log(store: Interrupted, clock:
     second, *_ = sorted(int(base) for base in log if int(base))
     store.meanwhile = lambda: pop(other, second)
     assert pop(api, 1)[0] == [second]
+
+
+@pytest.mark.parametrize("order", [False, True, "key"])
+def test_a_claim_that_meets_a_reset_begins_where_that_leads(
+    store: Interrupted, clock: Clock, order: bool | str
+) -> None:
+    api, other = with_messages(store, clock, 6, ordered=order), instance(store, clock, 7)
+    api.ack("t", "g", {"receipts": pop(api, 4)[1]})
+    store.meanwhile = lambda: other.reset_group("t", "g", {"to": "earliest"})
+    assert pop(api, 6)[0] == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_ack_that_meets_a_reset_lets_its_pop_begin_where_that_leads(clock: Clock) -> None:
+    """The order by key has to know what the ack leaves before it chooses a queue."""
+    store = TroubledStore()
+    api, other = with_messages(store, clock, 4, ordered="key", invisible_ms=1_000), instance(store, clock, 7)
+    _, receipts = pop(api, 4)
+    clock.ms += 1_000
+
+    def reset(verb: str, _: object) -> None:
+        if verb == "write":
+            store.before = lambda *_: None
+            other.reset_group("t", "g", {"to": "earliest"})
+
+    store.before = reset
+    assert pop(api, 4, ack=receipts[:1])[0] == [0, 1, 2, 3]
 
 
 def test_an_attempt_whose_lease_runs_out_on_the_way_takes_it_once(store: Interrupted, clock: Clock) -> None:

@@ -72,7 +72,7 @@ def pages_that_come_back_late() -> Any:
 @planted
 def heads_that_are_gone_unseen() -> Any:
     """What a log was not read for is taken for expired."""
-    return patch.object(Skipper, "look_back", lambda *_: None)
+    return patch.object(Skipper, "catch_up", lambda *_: None)
 
 
 @planted
