@@ -77,7 +77,7 @@ class Events:
 
     def popped(self, topic: Topic, subjects: Sequence[Subject], consumer_id: str | None, until_ms: int) -> None:
         """A pop has leased messages of a topic with `trace`."""
-        self._note(topic, "popped", subjects, until=until_ms, **({"by": consumer_id} if consumer_id else {}))
+        self._note(topic, "popped", subjects, until=until_ms, by=consumer_id)
 
     def settled(
         self,
@@ -99,7 +99,7 @@ class Events:
             Subject(group, receipt.group_id, receipt.consumer, receipt.queue, receipt.offset, receipt.attempt)
             for receipt in receipts
         ]
-        self._note(topic, name, subjects, **{key: value for key, value in about.items() if value})
+        self._note(topic, name, subjects, **about)
 
     def _note(self, topic: Topic, event: str, subjects: Sequence[Subject], **about: Any) -> None:
         if not (topic.trace and subjects):
@@ -117,7 +117,8 @@ class Events:
         now, together = self._runtime.now(), dict[tuple[int, int, int], list[Subject]]()
         for subject in subjects:
             together.setdefault((subject.queue, subject.offset // PAGE_OFFSETS, subject.attempt), []).append(subject)
-        common = {"event": event, "ttl": topic.ttl(now), **about}
+        told = {name: value for name, value in about.items() if value}
+        common = {"event": event, "ttl": topic.ttl(now), **told}
         return [
             {
                 **keys.event(topic.id, queue, page, now, self._runtime.name(_ID_CHARS))._asdict(),

@@ -484,3 +484,11 @@ def test_a_count_ends_at_the_most_that_was_asked_for(client: Client, topic: Topi
         cancel(topic, message)
     service = client.api.service
     assert service.delays.messages.counts(service.env.catalogue.current_topic("orders"), most=3) == [left]
+
+
+def test_a_pop_with_a_filter_promotes_on_past_what_it_does_not_want(topic: Topic, clock: Clock) -> None:
+    group = topic.group("some", filter={"tags": ["wanted"]})
+    topic.produce(*["x"] * PROMOTED_MAX, delay_ms=1_000)
+    topic.produce({"body": "a", "tag": "wanted"}, delay_ms=1_001)
+    clock.sleep(1_001)
+    assert bodies(group.pop()["messages"]) == ["a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.base import deadline
 from chalicelib.consuming.waiters import POLL_MS_MAX
 from tests.support.client import EMPTY, Group, Json, Topic, bodies, receipts
 from tests.support.clock import START_MS, Clock
@@ -119,3 +120,19 @@ def test_a_long_poll_held_up_by_other_messages_wakes_soon_after(topic: Topic, cl
     clock.at(START_MS + 15_001, lambda: other.ack(first))
     assert bodies(group.pop(wait_ms=20_000)["messages"]) == ["b"]
     assert clock.now() <= START_MS + 15_001 + POLL_MS_MAX
+
+
+def test_a_long_poll_whose_client_has_hung_up_takes_nothing(topic: Topic, group: Group, clock: Clock) -> None:
+    clock.at(START_MS + 7_001, lambda: topic.produce("a"))
+    with deadline.caller(lambda: clock.ms > START_MS + 5_000):
+        assert group.pop(wait_ms=20_000) == EMPTY
+    assert clock.ms < START_MS + 7_001
+
+
+def test_a_long_poll_hears_soon_of_the_first_delay_at_another_instance(
+    topic: Topic, group: Group, clock: Clock
+) -> None:
+    other = Topic(topic.client.another(), topic.name)
+    clock.at(START_MS + 7_001, lambda: other.produce("a", delay_ms=10))
+    assert bodies(group.pop(wait_ms=20_000)["messages"]) == ["a"]
+    assert clock.ms < START_MS + 9_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -10,8 +11,9 @@ import pytest
 from chalicelib.base.limits import HOUR_MS, PASSED_AT_ONCE_MAX
 from chalicelib.consuming import key_order, key_plan, skip
 from chalicelib.consuming.skip import FILTERED_BYTES_MAX
-from tests.support.client import Client, Group, Json, Topic, bodies, failed
+from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets
 from tests.support.clock import Clock
+from tests.support.troubled_store import TroubledStore
 
 
 @pytest.fixture
@@ -388,3 +390,44 @@ def test_a_waiting_pop_soon_sees_what_another_instance_frees(topic: Topic, group
     clock.at(freed_ms, lambda: other.ack(first))
     assert bodies(group.pop(wait_ms=20_000)["messages"]) == ["a2"]
     assert freed_ms <= clock.ms <= freed_ms + 200
+
+
+def test_a_lost_message_that_is_found_again_holds_its_key(
+    topic: Topic, group: Group, store: TroubledStore, clock: Clock
+) -> None:
+    keyed(topic, "a" + Random(1).randbytes(100_000).hex())
+    keyed(topic, "a2")
+    group = group.seen_by(topic.client.another())
+    payloads = {pk: store._items.pop(pk) for pk in [*store._items] if pk.startswith("payload#")}
+    group.ack(group.take_one())
+    assert group.totals() == (0, 0, 0, 1)
+    store._items.update(payloads)
+    topic.client.post(f"{group.path}/dead/redrive")
+    keyed(topic, "a3")
+    assert offsets([group.take_one()]) == [0]
+    assert group.pop()["messages"] == []
+
+
+def test_a_message_that_is_gone_with_an_older_retention_holds_up_no_other(client: Client, store: TroubledStore) -> None:
+    assert client.put("/topics/brief", queues=1, retention_ms=60_000).status == 201
+    topic = Topic(client, "brief")
+    group = topic.group("billing", ordered="key")
+    client.clock.sleep(1_000)
+    client.put(topic.path, retention_ms=HOUR_MS)
+    client.clock.sleep(1_000)
+    keyed(topic, "a" + Random(1).randbytes(100_000).hex())
+    client.clock.sleep(61_000)
+    for pk in [pk for pk in store._items if pk.startswith("payload#")]:
+        del store._items[pk]
+    keyed(topic, "b1")
+    assert bodies(group.seen_by(client.another()).take(1)) == ["b1"]
+
+
+def test_a_pop_takes_no_more_than_fits_where_it_takes_others_than_it_would_like(topic: Topic, clock: Clock) -> None:
+    """The last two would come first, stored by clocks that are behind, but pass more than may be set aside."""
+    group = topic.group("large", ordered="key")
+    for place, size in enumerate((4_000_000, 1_500_000, 1_500_000)):
+        clock.set_back_ms = place
+        topic.produce("x" * size, key=str(place))
+    with patch.object(key_plan, "SET_ASIDE_MAX", 0):
+        assert offsets(group.pop(max_messages=3)["messages"]) == [0]

@@ -174,3 +174,16 @@ def test_a_receipt_from_before_a_reset_does_not_hold_up_the_queue(topic: Topic, 
     group.reset("earliest")
     popped = group.pop(ack=receipts(old))
     assert (bodies(popped["messages"]), len(popped["failed"])) == (["a"], 1)
+
+
+def test_what_waits_longest_of_many_retries_still_holds_its_queue(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce(*["x"] * 256)
+    taken = group.take(256, invisible_ms=60_000)
+    topic.produce("y")
+    group.nack(*taken[::2], delay_ms=10_000)
+    group.nack(*taken[1::2], delay_ms=20_000)
+    assert group.pop()["messages"] == []
+    clock.sleep(10_000)
+    assert group.pop()["messages"] == []
+    clock.sleep(10_000)
+    assert offsets([group.take_one()]) == [0]

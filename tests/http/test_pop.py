@@ -283,3 +283,9 @@ def test_fewer_attempts_than_a_message_had_bury_it_at_the_next_pop(topic: Topic,
     group.change(max_attempts=2)
     assert group.pop() == EMPTY
     assert group.totals() == (0, 0, 0, 1)
+
+
+def test_messages_of_several_keys_come_in_the_order_of_the_queue(topic: Topic, group: Group) -> None:
+    for body in ("k1", "l1", "k2"):
+        topic.produce(body, key=body[0])
+    assert bodies(group.take(3)) == ["k1", "l1", "k2"]

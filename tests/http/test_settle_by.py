@@ -492,3 +492,12 @@ def test_a_receipt_follows_the_rule_of_its_own_group(client: Client, clock: Cloc
     clock.sleep(1_000)
     group.take_one()
     assert failed(other.ack(old)) == ["LeaseLost"]
+
+
+def test_by_message_a_repeated_ack_looks_into_a_retry_page_once(topic: Topic) -> None:
+    group = topic.group("many", settle_by="message")
+    group.nack_into_a_page(60_000)
+    topic.produce("a")
+    last = group.take_one()
+    for _ in range(2):
+        assert group.ack(last) == {"acked": 1, "failed": []}

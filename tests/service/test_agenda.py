@@ -188,8 +188,10 @@ def test_who_knows_a_deleted_group_makes_appointments_for_its_successor(
     api.put_group("t", "g", {"max_attempts": 1})
     api.produce("t", {"messages": [{"body": "a"}]})
     [message] = api.pop("t", "g", {"invisible_ms": 10 * MINUTE_MS})["messages"]
-    other.extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": 1_000})
-    minutes(api, clock, 2)
+    other.extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": HOUR_MS // 2})
+    minutes(api, clock, 10)  # by then the appointment of the group's change is over
+    clock.sleep(20 * MINUTE_MS)
+    minutes(api, clock, 1)
     assert api.get_group("t", "g")["dead"] == 1
 
 
@@ -518,3 +520,19 @@ def test_a_heartbeat_that_ends_nothing_sooner_makes_no_appointment(
     forget(store)
     told = instance(store, clock).extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": 60_000})
     assert (told["failed"], appointments(store)) == ([], [])
+
+
+def test_an_extension_at_an_instance_that_knows_an_older_group_makes_its_appointment(
+    api: Api, store: MemoryStore, clock: Clock
+) -> None:
+    """Attempts had no end in the older one."""
+    other = instance(store, clock, 2)
+    api.put_group("t", "g", {"max_attempts": None})
+    other.pop("t", "g", {})
+    api.delete_group("t", "g")
+    api.put_group("t", "g", {"max_attempts": 1})
+    api.produce("t", {"messages": [{"body": "a"}]})
+    [message] = api.pop("t", "g", {})["messages"]
+    forget(store)
+    other.extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": 1_000})
+    assert appointments(store) == [("revive", keys.subject("t", "g"))]

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import TopicNotFound
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import GROUP_DETAILS_MAX
+from chalicelib.consuming.view import UNKNOWN_ITEMS_MAX
 from chalicelib.log.segment import SEGMENT_FULL_BYTES
 from chalicelib.store import Read
 from chalicelib.table.writes import Item
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
-from tests.support.instances import instance
+from tests.support.instances import instance, with_messages
 from tests.support.orders import noise
+from tests.support.troubled_store import TroubledStore, from_request, unavailable
 
 
 @pytest.fixture
@@ -188,3 +190,70 @@ def test_a_long_deletion_stops_in_time_and_the_sweep_continues_it() -> None:
     for _ in range(3):
         api.service.sweeps.expire()
     assert not any(items for pk, items in store._items.items() if pk.startswith(("group", "graves")))
+
+
+@pytest.mark.parametrize("mode", ["clustering", "broadcast"])
+def test_a_pop_begins_where_the_group_made_again_was_reset_to(mode: str) -> None:
+    """The instance knows a broadcast group of the name."""
+    store, clock = MemoryStore(), Clock()
+    one, other = instance(store, clock, 1), instance(store, clock, 2)
+    one.put_topic("t", {"queues": 2})
+    ask = {"consumer_id": "c", "max_messages": 2}
+    one.put_group("t", "g", {"mode": "broadcast"})
+    other.pop("t", "g", ask)
+    one.delete_group("t", "g")
+    one.produce("t", {"messages": [{"body": "a", "queue": 0}, {"body": "b", "queue": 0}]})
+    one.put_group("t", "g", {"mode": mode, "start": "latest"})
+    clock.ms += 1_000
+    one.produce("t", {"messages": [{"body": "c", "queue": 1}]})
+    one.pop("t", "g", ask)
+    one.reset_group("t", "g", {"to": "earliest"})
+    assert [each["body"] for each in other.pop("t", "g", ask)["messages"]] == ["a", "b"]
+
+
+def test_a_pop_finds_its_cursor_among_those_that_deleted_groups_have_left(instances: tuple[Api, Api]) -> None:
+    one, _ = instances
+    produce(one, "a")
+    one.put_group("t", "g", {"start": "latest"})
+    one.pop("t", "g", {})
+    one.reset_group("t", "g", {"to": "earliest"})
+    known = one.service.env.catalogue.group(one.service.env.catalogue.topic("t"), "g")
+    left = [known.cursor_key(queue)._replace(sk=f"cursor#~{queue:03d}") for queue in range(UNKNOWN_ITEMS_MAX)]
+    assert all(key.sk > known.cursor_key(0).sk for key in left)
+    store = one.service.env.store
+    store.put_all([{**key._asdict(), **_cursor()} for key in left])
+    assert len(one.pop("t", "g", {})["messages"]) == 1
+
+
+def _cursor() -> Item:
+    return {"epoch": 0, "next": [0], "leases": {}, "dead": 0, "claims": 0}
+
+
+def test_receipts_of_an_older_topic_of_the_name_fail_alone(instances: tuple[Api, Api]) -> None:
+    one, other = instances
+    popped: list[str] = []
+    for api in (other, one):
+        api.put_group("t", "g", {})
+        produce(api, "a")
+        popped += [each["receipt"] for each in api.pop("t", "g", {})["messages"]]
+        known = other.service.env.catalogue.topic("t")
+        if api is other:
+            one.delete_topic("t")
+            one.put_topic("t", {"queues": 1})
+    failed = other.service.consuming.ack(known, "g", popped)
+    assert [(each.receipt, each.code) for each in failed] == [(popped[0], "ReceiptInvalid")]
+
+
+def test_a_repeated_ack_in_a_deleted_group_ends() -> None:
+    """The instance has seen a lease of which others have acked the rest, and could not remove it."""
+    store, clock = TroubledStore(), Clock()
+    one, other = with_messages(store, clock, 2), instance(store, clock, 2)
+    first, second = [each["receipt"] for each in one.pop("t", "g", {"max_messages": 2})["messages"]]
+    other.ack("t", "g", {"receipts": [first]})
+    store.before = from_request(1)
+    with pytest.raises(StoreUnavailable):
+        one.ack("t", "g", {"receipts": [second]})
+    store.before = unavailable()
+    other.delete_group("t", "g")
+    with pytest.raises(GroupNotFound):
+        one.ack("t", "g", {"receipts": [second]})

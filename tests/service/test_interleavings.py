@@ -100,13 +100,14 @@ def test_an_attempt_whose_lease_runs_out_on_the_way_takes_it_once(store: Interru
     assert [(each["offset"], each["attempt"]) for each in found] == [(0, 1), (1, 1), (2, 1)]
 
 
-def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock: Clock) -> None:
+@pytest.mark.parametrize("wanted", [8, 3])
+def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock: Clock, wanted: int) -> None:
     api, other = with_messages(store, clock, 20, invisible_ms=1_000), instance(store, clock, 7)
     pop(api, 3)
     clock.ms += 2_000
     first: list[tuple[list[int], list[str]]] = []
     store.meanwhile = lambda: first.append(pop(other, 8, attempt_id="x"))
-    second = pop(api, 8, attempt_id="x")
+    second = pop(api, wanted, attempt_id="x")
     assert second == first[0] == pop(api, 8, attempt_id="x")
     assert second[0] == list(range(8))
 
@@ -277,3 +278,33 @@ def test_the_cap_holds_though_a_redriven_message_is_taken_before_a_claim(store: 
     store.meanwhile = redrive_and_take
     assert pop(api, 1)[0] == []
     assert between == [0, 1, 2, 3]
+
+
+def test_a_claim_that_is_repeated_late_returns_what_others_have_left_of_it(clock: Clock) -> None:
+    """Receipts name messages, so nothing stays of a lease that was taken over."""
+
+    class Late(Interrupted):
+        def write(self, write: Write) -> Item:
+            answer = super().write(write)
+            if self.late:
+                happens, self.late = self.late, None
+                happens()
+                return super().write(write)
+            return answer
+
+        late: Callable[[], object] | None = None
+
+    store = Late()
+    api, other = with_messages(store, clock, 2, settle_by="message", invisible_ms=1_000), instance(store, clock, 7)
+    for _ in range(2):
+        pop(api, 1)
+    clock.ms += 1_000
+    between: list[int] = []
+
+    def take_one() -> None:
+        clock.ms += 1_000
+        between.extend(pop(other, 1)[0])
+
+    store.late = take_one
+    assert pop(api, 2)[0] == [1]
+    assert between == [0]

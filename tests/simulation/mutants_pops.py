@@ -71,7 +71,7 @@ def pages_that_come_back_late() -> Any:
 
 @planted
 def heads_that_are_gone_unseen() -> Any:
-    """What a log was not read for is taken for expired."""
+    """A log that was read for where the cursor stood before a reset is taken for all there is."""
     return patch.object(Skipper, "catch_up", lambda *_: None)
 
 

@@ -429,8 +429,3 @@ SWEPT = Plan(
     skew_ms=0,
 )
 """For bugs that show where sweeps run all the time."""
-TRIMMED = replace(
-    Plan(queues=1, resets=10, consumers=8, **{**EXPIRING, "messages": 90, "pops": 8}),
-    faults=replace(ALL, stale=0.7, latency_ms_max=300),
-)
-"""For bugs that show where resets meet logs that lose their beginning."""
