@@ -74,7 +74,7 @@ def test_what_a_receipt_names_decides_whether_its_message_is_owed(
         ([lease(start=20)], True),  # a late claim of the attempt, further on
     ],
 )
-def test_a_message_may_be_dead_if_its_lease_does_not_tell_what_became_of_it(leases: list[Lease], may_be: bool) -> None:
+def test_a_message_may_be_dead_if_its_lease_does_not_tell_its_end(leases: list[Lease], may_be: bool) -> None:
     assert bool(batch_of(cursor_of(*leases, dead=1)).perhaps_lost()) is may_be
 
 

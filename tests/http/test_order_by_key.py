@@ -423,7 +423,7 @@ def test_a_message_that_is_gone_with_an_older_retention_holds_up_no_other(client
     assert bodies(group.seen_by(client.another()).take(1)) == ["b1"]
 
 
-def test_a_pop_takes_no_more_than_fits_where_it_takes_others_than_it_would_like(topic: Topic, clock: Clock) -> None:
+def test_a_pop_takes_no_more_than_fits_where_it_has_to_choose_anew(topic: Topic, clock: Clock) -> None:
     """The last two would come first, stored by clocks that are behind, but pass more than may be set aside."""
     group = topic.group("large", ordered="key")
     for place, size in enumerate((4_000_000, 1_500_000, 1_500_000)):

@@ -522,7 +522,7 @@ def test_a_heartbeat_that_ends_nothing_sooner_makes_no_appointment(
     assert (told["failed"], appointments(store)) == ([], [])
 
 
-def test_an_extension_at_an_instance_that_knows_an_older_group_makes_its_appointment(
+def test_an_extension_where_an_older_group_is_known_makes_its_appointment(
     api: Api, store: MemoryStore, clock: Clock
 ) -> None:
     """Attempts had no end in the older one."""
