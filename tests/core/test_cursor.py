@@ -18,7 +18,7 @@ from chalicelib.base.limits import LEASES_MAX
 from chalicelib.catalogue.group import Group
 from chalicelib.consuming.claim_plan import Tokens, pick, take
 from chalicelib.cursors import cursor_writes as steps
-from chalicelib.cursors.broadcast import note
+from chalicelib.cursors.broadcast import forget, note
 from chalicelib.cursors.cursor import LEASES_FEW, Cursor, RetryPage, Standing, completed
 from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark, runs
@@ -312,6 +312,14 @@ def test_messages_whose_lease_was_extended_meanwhile_are_not_buried() -> None:
     assert history.apply(steps.write(seen, steps.buried([(replace(lease, deadline=UNKNOWN_MS), [0])], 1)))
 
 
+def test_a_move_has_landed_while_any_of_its_new_leases_stands() -> None:
+    """Another may have been delivered and acked before the repeat."""
+    new = [Lease("~one", 0, 1, 5, 1), Lease("~other", 2, 1, 5, 1)]
+    landed = steps.write(Cursor.fresh(KEY, 4), steps.move(Lease("t", 0, 3, 5, 1), [0, 2], new)).landed
+    assert landed is not None
+    assert [landed({"leases": {each.token: each.listed()}}) for each in new] == [True, True]
+
+
 def test_leases_that_are_extended_together_all_are_or_none_counts() -> None:
     one, other = Lease("one", 0, 2, 5, 1), Lease("other", 2, 2, 5, 1)
     cursor = Cursor(Key("pk", "sk"), 1, 4, {"one": one, "other": other})
@@ -396,3 +404,17 @@ def test_a_reset_voids_whatever_was_seen_before(seed: int) -> None:
     ):
         assert not history.apply(steps.write(seen, change))
     assert history.item == before
+
+
+def test_a_purge_does_not_take_another_reset_for_itself() -> None:
+    item = after(None, steps.create(Cursor.fresh(KEY, 0))) or {}
+    purge, reset = (steps.reset(Cursor.of(item), 5, purged_at_ms) for purged_at_ms in (7, None))
+    assert purge.landed is not None
+    assert [purge.landed(after(item, write) or {}) for write in (purge, reset)] == [True, False]
+
+
+def test_a_cursor_that_is_kept_for_its_dead_letters_begins_anew() -> None:
+    item = after(None, steps.create(Cursor.fresh(KEY, 0))) or {}
+    item = after(item, Write(KEY, (), (Set(("next",), [9]), Set(("segment",), 5), Set(("dead",), 2)))) or {}
+    left = after(item, forget(Cursor.of(item), 4, now=8)) or {}
+    assert Cursor.of(left) == Cursor(KEY, 8, 4, {}, dead=2)

@@ -251,8 +251,10 @@ def test_a_queue_that_only_a_reset_has_touched_is_forgotten_too(store: Watched, 
     api.put_group("t", "g", {"mode": "broadcast"})
     api.produce("t", {"messages": [{"body": "x", "queue": queue} for queue in range(QUEUES)] * 2})
     take(api, 1)
+    popped_at_ms = clock.ms
+    clock.ms += DAY_MS
     queues = api.reset_group("t", "g", {"to": "latest"})["queues"]
-    assert [each["last_consumer_id"] for each in queues] == ["ann"] * QUEUES
+    assert [(each["last_consumer_id"], each["last_pop_at_ms"]) for each in queues] == [("ann", popped_at_ms)] * QUEUES
     clock.ms += IDLE_CONSUMER_MS + 1
     store.writes_left = 1
     with suppress(Died):
