@@ -102,7 +102,7 @@ class Claimer:
             self.claim(view, 0)  # it passes what nobody is to get, which needs no permits
             now = self._runtime.now()
             return self._key_order.pick(view, want, now, _riding(view, now))
-        return pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
+        return pick(view.cursor, view.group, view.end, want, now, riding)
 
     def would_act(self, view: QueueView, now: int) -> bool:
         """Whether a claim would take, pass, bury or bring back messages. What the order of the queue or the cap on
@@ -144,9 +144,7 @@ class Claimer:
                     return claimed
             else:
                 passed += plan.picked.fresh
-                is_sifted = view.is_sifted
-                self._skipper.look_on(view, want)
-                if is_sifted and (passed >= PASSED_MAX or view.has_sifted_enough(self._runtime.uptime())):
+                if view.is_sifted and (passed >= PASSED_MAX or view.has_sifted_enough(self._runtime.uptime())):
                     return Claimed([], [], plan.picked.is_limited)
 
     def give_back(self, view: QueueView, claimed: Claimed, offsets: Collection[int]) -> None:

@@ -278,7 +278,7 @@ class ReceiptBatch:
             moved |= _moved(receipts, {offset: new for new in made for offset in new.offsets})
         if not change:
             return NOTHING
-        return Plan(change + cursor_writes.has_room() + cursor_writes.prune(self.cursor, 0, self.tokens), moved=moved)
+        return Plan(change + cursor_writes.has_room() + cursor_writes.prune(self.cursor, 0), moved=moved)
 
     def perhaps_lost(self) -> list[Receipt]:
         """Receipts of messages that no lease owes and whose lease is gone, though not by this call: the messages were

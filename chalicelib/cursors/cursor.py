@@ -258,8 +258,8 @@ def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = 
 
 def cursors_of(group: Group, topic: Topic, items: Iterable[Item], consumer: str = "") -> list[Cursor]:
     """The cursors of all queues, in a broadcast group those of one consumer; unused ones are at the group's start.
-    `items`: of the group's partition."""
-    return completed(group, topic.readers, standing_cursors_of(group, items, consumer), consumer)
+    `items`: of the group's partition, with the cursors of no other consumer."""
+    return completed(group, topic.readers, standing_cursors_of(group, items), consumer)
 
 
 def all_cursors_of(group: Group, topic: Topic, items: Iterable[Item]) -> list[Cursor]:
@@ -267,9 +267,9 @@ def all_cursors_of(group: Group, topic: Topic, items: Iterable[Item]) -> list[Cu
     return standing_cursors_of(group, items) if group.is_broadcast else cursors_of(group, topic, items)
 
 
-def standing_cursors_of(group: Group, items: Iterable[Item], consumer: str = "") -> list[Cursor]:
+def standing_cursors_of(group: Group, items: Iterable[Item]) -> list[Cursor]:
     """The cursors that exist, of any queue."""
-    _, first, _ = keys.cursors(group.topic_id, group.name, group.id, consumer)
+    _, first, _ = keys.cursors(group.topic_id, group.name, group.id)
     return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
 
 

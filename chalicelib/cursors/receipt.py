@@ -39,7 +39,7 @@ class Receipt:
     offset: int
     count: int
     attempt: int
-    taken_at_ms: int = 0
+    taken_at_ms: int
     first_at_ms: int | None = None
 
     @property

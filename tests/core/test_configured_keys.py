@@ -18,7 +18,7 @@ from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock
 
 OLD, NEW, NEWEST = "old-key-old-key-old", "new-key-new-key-new", "newest-key-newest-key"
-RECEIPT = Receipt("topic-id", "group-id", "", 0, 1, "token", 0, 7, 1, 1)
+RECEIPT = Receipt("topic-id", "group-id", "", 0, 1, "token", 0, 7, 1, 1, 0)
 CORRELATION = Correlation("topic-id", "orders", START_MS, 3_000, b"12345678")
 
 

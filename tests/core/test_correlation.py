@@ -74,7 +74,7 @@ def test_an_id_is_no_receipt_and_a_receipt_is_no_id() -> None:
     """Even if their contents were the same: each is signed in a domain of its own."""
     receipts = Receipts(signing_key())
     assert receipts.read(CORRELATIONS.sign(EXAMPLE), EXAMPLE.topic_id) is None
-    assert not is_known(sign(Receipt(EXAMPLE.topic_id, "g", "", 0, 1, "t", 0, 0, 1, 1), KEY))
+    assert not is_known(sign(Receipt(EXAMPLE.topic_id, "g", "", 0, 1, "t", 0, 0, 1, 1, 0), KEY))
     content = bytes(17) + b"topic-id:orders"
     assert is_known(signed(b"request", b"1" + content, KEY))
     assert not is_known(signed(b"receipt", b"1" + content, KEY))

@@ -14,7 +14,7 @@ from chalicelib.catalogue.group import BY_KEY, Group
 from chalicelib.consuming import key_plan
 from chalicelib.consuming.claim_plan import Pick, Tokens, take
 from chalicelib.consuming.key_plan import Known, Owed, Window
-from chalicelib.consuming.receipt_batch import NOTHING
+from chalicelib.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import LEASES_ROOM, write
@@ -59,7 +59,10 @@ def carried_out(cursor: Cursor, picked: Pick) -> Cursor:
     change = take(picked, cursor, [], Tokens("fresh", lambda: next(names)), NOW + 1_000, True, True)
     if picked.aside:
         change += cursor_writes.set_aside(set_aside(Clock().runtime(1), picked.aside))
-    return Cursor.of(after(item_of(cursor), write(cursor, change)))
+    claim = write(cursor, change)
+    then = after(item_of(cursor), claim) or {}
+    assert claim.landed(then) is bool(picked.count or picked.aside)
+    return Cursor.of(then)
 
 
 @given(queues(), st.integers(1, 20))
@@ -229,6 +232,74 @@ def test_only_for_several_keys_more_is_looked_at_than_wanted(
 def test_a_claim_of_all_that_is_ready_is_not_limited() -> None:
     known = {offset: Known(None, offset) for offset in range(AHEAD)}
     assert not planned(Cursor(KEY, 0, 0, {}), known, AHEAD + 1)[0].is_limited
+
+
+def test_a_claim_passes_what_is_not_wanted_and_sets_aside_what_waits() -> None:
+    due, aside = Lease("due", 2, 3, NOW, 1), Lease("~aside", 5, 4, SET_ASIDE_UNTIL_MS, 0)
+    leased = [(4, due), (2, due), (8, aside), (5, aside), (6, aside)]
+    chosen = [key_plan.Ready(offset, offset, NOW, lease) for offset, lease in leased]
+    chosen[2:2] = [key_plan.Ready(offset, offset, NOW, None) for offset in (15, 12)]
+    cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (due, aside)})
+    window = Window(range(10, 20), [11, 12, 13, 15, 18], is_cut=False)
+    for is_limited, is_partial in ((True, False), (False, True)):
+        assert key_plan.arrange(cursor, window, key_plan.Choice(chosen, is_limited, is_partial)) == Pick(
+            ((due, range(1)), (due, range(2, 3)), (aside, range(2)), (aside, range(3, 4))),
+            8,
+            10,
+            is_limited=is_limited,
+            is_capped_closely=False,
+            is_partial=is_partial,
+            passed=[0, 1, 3, 4, 6, 7],
+            aside=[11, 13],
+            in_turn=[4, 2, 15, 12, 8, 5, 6],
+        )
+
+
+@pytest.mark.parametrize(
+    ("cap", "freed", "want", "count", "is_limited"),
+    [
+        (9, 0, 9, 4, False),
+        (6, 0, 9, 4, False),
+        (5, 0, 9, 3, True),
+        (5, 1, 9, 4, False),
+        (5, 0, 3, 3, False),
+        (2, 0, 9, 0, True),
+        (1, 0, 9, 0, True),
+        (1, 3, 9, 1, True),
+    ],
+)
+def test_no_more_is_chosen_than_may_be_in_flight(cap: int, freed: int, want: int, count: int, is_limited: bool) -> None:
+    """2 are, and `freed` of those are acked."""
+    cursor = Cursor(KEY, 0, 2, {"held": Lease("held", 0, 2, NOW + 1, 1)})
+    ready = [key_plan.Ready(offset, offset, NOW, None) for offset in range(2, 6)]
+    chosen = key_plan.choose(cursor, replace(GROUP, max_in_flight=cap), ready, want, NOW, freed)
+    assert chosen == key_plan.Choice(ready[:count], is_limited, is_partial=False)
+
+
+def test_what_is_owed_is_ready_or_held_unless_this_call_settles_or_delivers_it() -> None:
+    due, acked, held = Lease("due", 1, 3, NOW, 1), Lease("acked", 4, 3, NOW, 1), Lease("held", 7, 2, NOW + 1, 1)
+    aside, unripe = Lease("~aside", 9, 2, SET_ASIDE_UNTIL_MS, 0), Lease("~unripe", 11, 1, SET_ASIDE_UNTIL_MS, 0)
+    cursor = Cursor(KEY, 0, 12, {lease.token: lease for lease in (unripe, aside, held, acked, due)})
+    known = {offset: Known(None if offset == 3 else "ab"[offset % 2], 100 + offset) for offset in range(12)}
+    riding = Plan(tokens={"acked"}, acked=[(acked, [0, 2])])
+    owed = Owed.by(cursor, known, NOW, riding, {2, 10}, lambda stored_at_ms: stored_at_ms < 111)
+    ready = [(1, "b", NOW, due), (3, 3, NOW, due), (9, "b", 109, aside)]
+    assert owed.ready == [key_plan.Ready(*each) for each in ready]
+    assert owed.held == {5, 7, 8, 11}
+    assert owed.blocked(known) == {"a", "b"}
+    assert [each.offset for each in owed.in_turn(known, [])] == [1, 3]
+
+
+def test_the_bound_of_what_is_over_and_stays_is_that_of_one_write() -> None:
+    over = [Lease(f"{number:03}", 2 * number, 1, NOW, 1) for number in range(TAKEOVERS_MAX + 2)]
+    cursor = Cursor(KEY, 0, 100, {lease.token: lease for lease in over})
+    group = replace(GROUP, max_in_flight=1)
+    for count in (0, 1, TAKEOVERS_MAX - 1, TAKEOVERS_MAX, TAKEOVERS_MAX + 1):
+        for acked in (0, count // 2):
+            taken = tuple((lease, range(1)) for lease in over[acked:count])
+            picked = Pick(taken, 0, 100, is_limited=False, is_capped_closely=False, is_partial=False)
+            demanded = key_plan.overdue(cursor, group, picked, NOW, {lease.token for lease in over[:acked]})
+            assert [*demanded] == over[count : max(count, TAKEOVERS_MAX)]
 
 
 def test_what_is_over_and_stays_is_demanded_where_it_could_exceed_the_cap() -> None:

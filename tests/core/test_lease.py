@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, parked, runs
+from chalicelib.base.limits import INSTANT_MS_MAX
+from chalicelib.cursors.lease import ACKED, MOVED, SPLIT_CHARS, TOKEN_CHARS, Lease, mark, parked, runs, set_aside
 from tests.support.clock import Clock
 
 COUNT = 20
@@ -77,6 +78,15 @@ def test_a_lease_comes_back_from_its_list(marks: list[bytes], token: str, first_
 @pytest.mark.parametrize(("attempt", "noted_ms"), [(0, None), (1, 400)])
 def test_a_retry_keeps_when_it_was_first_delivered(attempt: int, noted_ms: int | None) -> None:
     assert parked(Clock().runtime(0), range(100, 103), 1_000, attempt, 400).first_at_ms == noted_ms
+
+
+@pytest.mark.parametrize(
+    ("offsets", "count", "marks"), [([7], 1, ()), ([7, 8, 9], 3, ()), ([7, 9, 12], 6, (mark(MOVED, [1, 3, 4]),))]
+)
+def test_what_is_set_aside_is_one_lease(offsets: list[int], count: int, marks: tuple[bytes, ...]) -> None:
+    made = set_aside(Clock().runtime(0), offsets)
+    assert made == Lease(made.token, 7, count, INSTANT_MS_MAX, 0, marks)
+    assert (made.owed_offsets, made.token[0], len(made.token)) == (offsets, "~", TOKEN_CHARS + SPLIT_CHARS)
 
 
 @given(MARKS, INDEXES)

@@ -21,7 +21,7 @@ from chalicelib.consuming.receipt_batch import Plan
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
-from chalicelib.table.writes import Equals, Key, Path, Set
+from chalicelib.table.writes import Equals, Key, Path, Remove, Set
 from local.memory.evaluate import after, holds
 
 NOW = 1_000_000
@@ -163,6 +163,7 @@ def test_a_cursor_full_of_leases_takes_nothing_new(cursor: Cursor) -> None:
 
 
 HELD, WAITS = Lease("held", 0, 2, NOW + 1, 1), Lease("~waits", 2, 3, NOW + 1, 1)
+DUE = Lease("due", 5, 2, NOW, 1)
 
 
 def test_a_cursor_with_room_for_one_lease_takes_something_new() -> None:
@@ -183,9 +184,68 @@ def test_acks_of_what_is_in_flight_alone_make_room(acked: Lease, fresh: int) -> 
     assert pick(cursor, group(3), 17, 10, NOW, riding).fresh == fresh
 
 
-def test_what_the_call_has_delivered_is_not_taken_again() -> None:
-    due = {"due": Lease("due", 0, 1, NOW, 1)}
-    assert pick(Cursor(KEY, 0, 1, due), group(9), 1, 9, NOW, delivered={0}).count == 0
+@pytest.mark.parametrize(
+    ("acked", "delivered", "cap", "taken_over", "fresh", "further", "limits"),
+    [
+        ({}, (), 50, 2, 8, 31, ""),
+        ({HELD: [0, 1]}, (), 50, 2, 8, 31, ""),
+        ({HELD: [0]}, (), 50, 2, 8, 31, ""),
+        ({WAITS: [0]}, (), 50, 2, 8, 31, ""),
+        ({DUE: [0]}, (), 50, 0, 10, 30, ""),
+        ({}, (6,), 50, 0, 10, 29, ""),
+        ({}, (7,), 50, 2, 8, 31, ""),
+        ({HELD: [0, 1], DUE: [0]}, (), 5, 0, 4, 0, "limited close dead"),
+        ({}, (), 18, 2, 8, 3, "dead"),
+        ({}, (), 17, 2, 8, 2, "dead"),
+        ({}, (), 15, 2, 8, 0, "dead"),
+        ({}, (), 14, 2, 8, 0, "close dead"),
+        ({}, (), 11, 2, 7, 0, "limited close dead"),
+        ({}, (), 4, 2, 0, 0, "limited close dead"),
+        ({}, (), 3, 1, 0, 0, "limited close dead"),
+        ({}, (), 1, 0, 0, 0, "limited close dead"),
+        ({HELD: [0, 1]}, (), 1, 1, 0, 0, "limited close dead"),
+    ],
+)
+def test_a_pick_counts_all_that_is_owed_against_the_cap(
+    acked: dict[Lease, list[int]],
+    delivered: Sequence[int],
+    cap: int,
+    taken_over: int,
+    fresh: int,
+    further: int,
+    limits: str,
+) -> None:
+    """2 messages are in flight, 3 wait, 2 are due, 4 are dead. `further`: how many messages others may take."""
+    cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (HELD, WAITS, DUE)}, dead=4)
+    riding = Plan(tokens={lease.token for lease in acked}, acked=[*acked.items()])
+    assert pick(cursor, group(cap), 110, 10, NOW, riding, delivered) == Pick(
+        ((DUE, range(taken_over)),) if taken_over else (),
+        fresh,
+        10 + further,
+        is_limited="limited" in limits,
+        is_capped_closely="close" in limits,
+        is_partial=False,
+        demands_dead="dead" in limits,
+    )
+
+
+@pytest.mark.parametrize(
+    ("leases", "is_ordered", "count"), [([HELD], True, 0), ([WAITS], True, 0), ([HELD], False, 5), ([DUE], True, 5)]
+)
+def test_an_ordered_queue_waits_for_what_is_out(leases: list[Lease], is_ordered: bool, count: int) -> None:
+    cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in leases})
+    picked = pick(cursor, replace(group(9), ordered=is_ordered), 20, 5, NOW)
+    assert picked.count == count
+    if not count:
+        assert picked == Pick((), 0, 10, is_limited=False, is_capped_closely=False, is_partial=False)
+
+
+@pytest.mark.parametrize(("settle_by", "has_witnesses"), [("receipt", True), ("delivery", False), ("message", False)])
+def test_only_receipts_that_name_a_lease_need_witnesses(settle_by: str, has_witnesses: bool) -> None:
+    picked = pick(Cursor(KEY, 0, 10, {"due": DUE}), replace(group(9), settle_by=settle_by), 10, 9, NOW)
+    assert picked.has_witnesses is has_witnesses
+    change = take(picked, Cursor(KEY, 0, 10, {"due": DUE}), [], Tokens("new", lambda: "split"), NOW, False)
+    assert any(isinstance(effect, Remove) for effect in change.effects) is not has_witnesses
 
 
 def test_nothing_new_is_taken_before_all_that_is_due() -> None:
@@ -251,6 +311,7 @@ def test_what_is_passed_is_not_among_the_offsets() -> None:
     takeovers = ((Lease("due", 4, 3, NOW, 1), range(1, 3)),)
     picked = Pick(takeovers, 3, 0, is_limited=False, is_capped_closely=False, is_partial=False, passed=[1])
     assert picked.offsets(Cursor(KEY, 0, 9, {})) == [5, 6, 9, 11]
+    assert picked.count == 4
 
 
 @pytest.mark.parametrize(

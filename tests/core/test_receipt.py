@@ -24,7 +24,7 @@ RECEIPTS = st.builds(
 
 def example(length: int) -> Receipt:
     """Three lengths, since base64 packs threes."""
-    return Receipt("topic-id", "group-id", "", 3, 1, "t" * length, 2, 4711, 10, 1)
+    return Receipt("topic-id", "group-id", "", 3, 1, "t" * length, 2, 4711, 10, 1, 0)
 
 
 @given(RECEIPTS)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.consuming.receipt_batch import CursorFull, Plan, ReceiptBatch, Seen
+from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor, Standing
-from chalicelib.cursors.cursor_writes import LEASES_ROOM, prolong, write
-from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark
+from chalicelib.cursors.cursor_writes import LEASES_ROOM, Change, prolong, write
+from chalicelib.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.table import keys
 from local.memory.evaluate import after, holds
@@ -24,7 +27,7 @@ def lease(token: str = POP, *marks: bytes, ends_in: int = 1, start: int = 10, at
 
 
 def receipt(index: int = 0, token: str = POP, start: int = 10) -> Receipt:
-    return Receipt("t", "gid", "", 0, 0, token, index, start + index, 2, 1)
+    return Receipt("t", "gid", "", 0, 0, token, index, start + index, 2, 1, 0)
 
 
 def cursor_of(*leases: Lease, dead: int = 0) -> Cursor:
@@ -113,3 +116,75 @@ def test_a_late_move_leaves_what_was_extended_in_place_since(rule: str) -> None:
     assert all(holds(guard, item) for guard in late.guards)
     extended = after(item, write(cursor, prolong(lease(), NOW + 60_000)))
     assert not all(holds(guard, extended) for guard in late.guards)
+
+
+HELD = Lease("held", 10, 4, NOW + 1, 2)
+
+
+def of_lease(each: Lease, index: int, epoch: int = 0) -> Receipt:
+    place = (epoch, each.token, index, each.start + index)
+    return Receipt("t", "gid", "", 0, *place, each.count, each.attempt, 0)
+
+
+def naming(each: Lease, *indexes: int, seen: Cursor, rule: str | None = BY_RECEIPT) -> ReceiptBatch:
+    batch = batch_of(seen, *(of_lease(each, index) for index in indexes))
+    batch.settle_by = rule
+    return batch
+
+
+def test_the_cursor_is_taken_to_be_as_the_newest_receipts_say() -> None:
+    old, new = Lease("old", 50, 2, UNKNOWN_MS, 3), Lease("new", 10, 4, UNKNOWN_MS, 1)
+    receipts = [("new", of_lease(new, 3, epoch=2)), ("old", of_lease(old, 1, epoch=1))]
+    for known in (None, replace(cursor_of(HELD), epoch=1)):
+        assert ReceiptBatch.of(KEY, receipts, known).cursor == Cursor(KEY, 2, 52, {"new": new})
+    known = replace(cursor_of(HELD), epoch=2)
+    assert ReceiptBatch.of(KEY, receipts, known).cursor == replace(known, leases={"new": new, "held": HELD})
+    assert ReceiptBatch.of(KEY, [("held", of_lease(HELD, 0))], cursor_of(HELD)).cursor == cursor_of(HELD)
+
+
+def test_a_move_splits_a_lease_into_runs() -> None:
+    plan = naming(HELD, 3, 0, 1, seen=cursor_of(HELD)).moves(waiting)
+    first, second = waiting(HELD, range(10, 12)), waiting(HELD, range(13, 14))
+    assert plan.change == cursor_writes.move(HELD, [0, 1, 3], [first, second]) + cursor_writes.has_room()
+    assert plan.moved == {("held", 10): first, ("held", 11): first, ("held", 13): second}
+
+
+@pytest.mark.parametrize(
+    ("rule", "demanded"), [(BY_RECEIPT, ""), (BY_MESSAGE, "seen"), (BY_DELIVERY, "live seen"), (None, "live")]
+)
+def test_a_move_demands_the_end_where_a_receipt_names_more_than_a_lease(rule: str | None, demanded: str) -> None:
+    change = cursor_writes.move(HELD, [0], [waiting(HELD, range(10, 11))])
+    change += cursor_writes.lasts_beyond(HELD, NOW) if "live" in demanded else Change()
+    change += cursor_writes.lasts_as_seen(HELD) if "seen" in demanded else Change()
+    plan = naming(HELD, 0, seen=cursor_of(HELD), rule=rule).moves(waiting)
+    assert plan.change == change + cursor_writes.has_room()
+
+
+@pytest.mark.parametrize(
+    ("rule", "demands_live"), [(BY_RECEIPT, False), (BY_MESSAGE, False), (BY_DELIVERY, True), (None, True)]
+)
+def test_an_ack_demands_that_the_delivery_lasts_unless_it_names_more(rule: str | None, demands_live: bool) -> None:
+    plan = naming(HELD, 1, 2, seen=cursor_of(HELD), rule=rule).acks()
+    demanded = cursor_writes.lasts_beyond(HELD, NOW) if demands_live else Change()
+    assert (plan.change, plan.acked) == (cursor_writes.ack(HELD, [1, 2]) + demanded, [(HELD, [1, 2])])
+
+
+@pytest.mark.parametrize(
+    ("indexes", "is_known", "leaves_one"),
+    [([0, 1, 2, 3], False, False), ([0, 1, 2], False, True), ([0], False, True), ([0], True, False)],
+)
+def test_a_part_of_an_unknown_lease_leaves_a_rest(indexes: list[int], is_known: bool, leaves_one: bool) -> None:
+    seen = cursor_of(HELD) if is_known else cursor_of()
+    assert naming(HELD, *indexes, seen=seen).leaves_a_rest(seen) is leaves_one
+
+
+@pytest.mark.parametrize(("ends", "is_late"), [(NOW, True), (NOW + 1, False)])
+def test_receipts_of_a_lease_that_is_over_are_late(ends: int, is_late: bool) -> None:
+    seen = cursor_of(replace(HELD, deadline=ends), lease(ends_in=0))
+    assert naming(HELD, 0, seen=seen).is_late(seen, NOW) is is_late
+
+
+@pytest.mark.parametrize(("ends", "sooner"), [(NOW + 5, True), (NOW + 4, False), (NOW + 3, False), (UNKNOWN_MS, True)])
+def test_an_extension_may_end_a_lease_sooner(ends: int, sooner: bool) -> None:
+    seen = cursor_of(replace(HELD, deadline=ends))
+    assert naming(HELD, 0, seen=seen).ends_sooner(NOW + 4) is sooner

@@ -192,6 +192,13 @@ def test_only_what_has_expired_is_counted_as_such(client: Client, clock: Clock) 
     assert not scrape.value("expired_messages_total", topic="brief", group="purged")
 
 
+def test_what_is_set_aside_has_not_expired(client: Client, topic: Topic) -> None:
+    group = topic.group("keyed", ordered="key")
+    topic.produce(*({"body": key, "key": key} for key in "aaab"), queue=0)
+    assert [group.take_one()["body"] for _ in range(2)] == ["a", "b"]
+    assert not Scrape(client).value("expired_messages_total", topic="orders", group="keyed")
+
+
 def test_each_instance_counts_for_itself(client: Client, topic: Topic, group: Group) -> None:
     topic.produce("a")
     other = client.another()

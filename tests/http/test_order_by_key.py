@@ -69,7 +69,9 @@ def test_a_key_waits_for_what_is_out_and_others_do_not(topic: Topic, group: Grou
     first = group.take_one()
     assert bodies([first]) == ["a1"]
     assert bodies(group.take(2)) == ["b1", "b2"]
+    keyed(topic, "a4")
     assert group.pop()["messages"] == []
+    assert group.queue()["next_offset"] == 5  # and sets nothing aside
     group.ack(first)
     assert bodies(group.take(2)) == ["a2", "a3"]
 

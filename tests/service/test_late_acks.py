@@ -14,6 +14,8 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Remove, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
+from tests.support.instances import instance, with_messages
+from tests.support.late_store import LateStore
 
 
 class Halved(MemoryStore):
@@ -64,3 +66,13 @@ def test_a_late_ack_of_a_message_whose_page_is_brought_back_is_refused() -> None
     answer = Api(Service(store, clock.runtime(7))).ack("t", "g", {"receipts": [late]})
     assert store.stale == []
     assert answer == {"acked": 0, "failed": [{"receipt": late, "code": "LeaseLost"}]}
+
+
+def test_by_message_an_ack_finds_the_page_of_a_retry_though_reads_are_stale() -> None:
+    store, clock = LateStore(), Clock()
+    api = with_messages(store, clock, 130, settle_by="message")
+    taken = api.pop("t", "g", {"max_messages": 130})["messages"]
+    store.fall_behind()
+    receipts = [message["receipt"] for message in taken[::2]]  # neighbours would share a lease
+    api.nack("t", "g", {"receipts": receipts, "delay_ms": HOUR_MS})
+    assert instance(store, clock, seed=2).ack("t", "g", {"receipts": receipts}) == {"acked": 65, "failed": []}
