@@ -85,7 +85,7 @@ def pick(
 ) -> Pick:
     """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. What they settle makes
     room, and their leases cannot be taken over; what these still owe counts against the cap, since others may extend
-    it. `delivered`: offsets not to take again, though their leases are due."""
+    it. `end`: not before the cursor's `next`. `delivered`: offsets not to take again, though their leases are due."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
     freed = freed_by(riding, now)
@@ -93,7 +93,7 @@ def pick(
     due = [lease for lease in all_due if lease.token not in riding.tokens]
     settled = sum(len(indexes) for lease, indexes in riding.acked if lease.is_due(now))
     live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in all_due) - settled
-    room = max(0, group.max_in_flight - max(0, live))
+    room = max(0, group.max_in_flight - live)
     has_slot = len(cursor.leases) < LEASES_MAX
     left = [lease for lease in due if not any(lease.owes(offset) for offset in delivered)]
     takeovers = _takeovers(left, min(want, room), has_slot)
@@ -101,7 +101,7 @@ def pick(
     cap_room = max(0, room - waiting)  # due messages count against the cap until they are taken, here or elsewhere
     ready = sum(len(lease.owed) for lease in left)
     is_whole = taken == ready
-    available = max(0, end - cursor.next)
+    available = end - cursor.next
     fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
     # Parked leases may become due at any moment, and others may take over messages before they are acked here.
     spare = room - waiting - cursor.retrying(now) - freed - fresh

@@ -139,7 +139,7 @@ class Choice:
 def choose(cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, now: int, freed: int) -> Choice:
     """The first of these messages, as many as are wanted, may be in flight, and fit the cursor and one write. None is
     left out before another of its key. `freed`: how many messages in flight the riding acks settle."""
-    room = group.max_in_flight - max(0, cursor.live(now) - freed)
+    room = group.max_in_flight - (cursor.live(now) - freed)
     chosen: list[Ready] = []
     places: set[tuple[str, int]] = set()
     stretches = 0

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib import cursors
 from chalicelib.base.cache import BoundedCache
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.lease import Lease
+from chalicelib.table.writes import Key
 
 
 def cache() -> BoundedCache[str]:
@@ -25,6 +33,16 @@ def test_a_large_value_takes_the_place_of_several_small_ones() -> None:
         kept.keep(key, "x")
     kept.keep("d", "xxx")
     assert [key for key in "abcd" if kept.get(key)] == ["c", "d"]
+
+
+def test_a_cursor_takes_as_much_room_as_its_leases() -> None:
+    env: Any = SimpleNamespace(store=None, runtime=None)
+    with patch.object(cursors, "_CACHED_LEASES_MAX", 8):
+        kept = cursors.Cursors(env, env).cache
+    for name, leases in (("a", 0), ("b", 0), ("c", 2), ("d", 0)):
+        seen = {str(number): Lease(str(number), number, 1, 0, 1) for number in range(leases)}
+        kept.keep(name, Cursor(Key("group", name), 1, 9, seen))
+    assert [name for name in "abcd" if kept.get(name)] == ["b", "c", "d"]
 
 
 def test_a_value_larger_than_the_cache_is_not_kept() -> None:

@@ -265,7 +265,7 @@ def test_a_claim_passes_what_is_not_wanted_and_sets_aside_what_waits() -> None:
         (5, 0, 3, 3, False),
         (2, 0, 9, 0, True),
         (1, 0, 9, 0, True),
-        (1, 3, 9, 1, True),
+        (1, 2, 9, 1, True),
     ],
 )
 def test_no_more_is_chosen_than_may_be_in_flight(cap: int, freed: int, want: int, count: int, is_limited: bool) -> None:

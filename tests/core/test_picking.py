@@ -18,6 +18,7 @@ from chalicelib.catalogue.group import Group
 from chalicelib.consuming import claim_plan
 from chalicelib.consuming.claim_plan import Pick, Tokens, pick, stretches, take
 from chalicelib.consuming.receipt_batch import Plan
+from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
@@ -248,6 +249,18 @@ def test_only_receipts_that_name_a_lease_need_witnesses(settle_by: str, has_witn
     assert any(isinstance(effect, Remove) for effect in change.effects) is not has_witnesses
 
 
+def test_a_queue_with_more_in_flight_than_may_be_waits() -> None:
+    picked = pick(Cursor(KEY, 0, 10, {"held": HELD}), group(1), 20, 5, NOW)
+    assert picked == Pick((), 0, 10, is_limited=True, is_capped_closely=False, is_partial=False)
+
+
+def test_leases_between_each_other_are_taken_over_by_offset() -> None:
+    outer, inner = Lease("outer", 0, 6, NOW, 1, (mark(ACKED, range(1, 5)),)), Lease("inner", 2, 2, NOW, 1)
+    cursor = Cursor(KEY, 0, 10, {"outer": outer, "inner": inner})
+    taken = ((outer, range(1)), (inner, range(2)), (outer, range(5, 6)))
+    assert [pick(cursor, group(9), 10, want, NOW).takeovers for want in (3, 4)] == [taken[:2], taken]
+
+
 def test_nothing_new_is_taken_before_all_that_is_due() -> None:
     leases = {str(number): Lease(str(number), 2 * number, 1, NOW, 1) for number in range(TAKEOVERS_MAX + 1)}
     picked = pick(Cursor(KEY, 0, 100, leases), group(1_000), 105, 50, NOW)
@@ -351,6 +364,27 @@ def test_a_claim_demands_just_what_it_counts_on(counts_on: str, demanded: set[Pa
     tokens, cursor = Tokens("new", lambda: "split"), Cursor(KEY, 0, 0, {})
     change = take(picked, cursor, [], tokens, NOW, counts_on == "messages", counts_on == "order")
     assert {guard.path for guard in change.guards if isinstance(guard, Equals)} == demanded
+
+
+@pytest.mark.parametrize(("first_at_ms", "noted_ms", "told_ms"), [(None, None, None), (None, 9, 9), (5, 9, 5)])
+def test_a_claim_is_one_change_of_all_it_takes(
+    first_at_ms: int | None, noted_ms: int | None, told_ms: int | None
+) -> None:
+    one, other = Lease("one", 0, 4, NOW, 3, (), first_at_ms), Lease("other", 4, 2, NOW - 1, 1, (), first_at_ms)
+    takeovers = ((one, range(1)), (one, range(2, 4)), (other, range(2)))
+    picked = Pick(takeovers, 3, 17, is_limited=False, is_capped_closely=False, is_partial=False, passed=[1])
+    names, until_ms = iter("abc"), NOW + 30_000
+    cursor = Cursor(KEY, 0, 6, {lease.token: lease for lease in (one, other)})
+    change = take(picked, cursor, [], Tokens("new", lambda: next(names)), until_ms, False, noted_ms=noted_ms)
+    first = Lease("a", 0, 1, until_ms, 4, (), told_ms), Lease("b", 2, 2, until_ms, 4, (), told_ms)
+    assert change == (
+        cursor_writes.move(one, [0, 2, 3], first)
+        + cursor_writes.lasts_as_seen(one)
+        + cursor_writes.move(other, [0, 1], [Lease("c", 4, 2, until_ms, 2, (), told_ms)])
+        + cursor_writes.lasts_as_seen(other)
+        + cursor_writes.not_beyond(17)
+        + cursor_writes.claim("new", 3, None, until_ms, [1], noted_ms)
+    )
 
 
 @pytest.mark.parametrize(("fresh", "effects"), [(0, 0), (2, 1)])

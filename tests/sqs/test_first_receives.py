@@ -127,6 +127,20 @@ def test_a_part_of_a_receive_keeps_its_time(shop: Shop) -> None:
         assert (message["Body"], message["Attributes"][FIRST]) == (body, str(first_ms))
 
 
+def test_a_receive_that_did_not_take_place_keeps_the_first(shop: Shop) -> None:
+    shop.topic.produce("a")
+    first_ms = shop.clock.now()
+    shop.receive(VisibilityTimeout=5)
+    shop.wait(5_000)
+    [message] = shop.receive(VisibilityTimeout=5)
+    service = shop.topic.client.api.service
+    service.consuming.settler.give_back(service.env.catalogue.topic("orders"), "orders", [message["ReceiptHandle"]])
+    shop.wait(1_000)
+    [message] = shop.receive()
+    told = message["Attributes"]
+    assert (told[FIRST], told["ApproximateReceiveCount"]) == (str(first_ms), "2")
+
+
 def test_a_reset_begins_anew(shop: Shop) -> None:
     shop.topic.produce("a")
     assert shop.receive()
