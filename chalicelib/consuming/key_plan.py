@@ -117,7 +117,7 @@ class Owed:
         for each in sorted(ready, key=lambda each: each.offset):
             if each.offset < first_held.get(each.line, each.offset + 1):
                 by_key.setdefault(each.line, []).append(each)
-        keys = sorted(by_key.values(), key=lambda own: (own[0].since_ms, own[0].offset))
+        keys = sorted(by_key.values(), key=lambda own: own[0].since_ms)
         return [each for own in keys for each in own]
 
 

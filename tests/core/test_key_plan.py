@@ -115,6 +115,12 @@ def test_the_key_that_is_ready_for_longest_comes_first_and_whole() -> None:
     assert picked.in_turn == [0, 2, 3, 1]
 
 
+def test_keys_come_in_the_order_of_their_first_messages_that_can_be_had() -> None:
+    since_ms = [20, 30, 10, 20, 10, 5]
+    known = {offset: Known("abcadb"[offset], ms) for offset, ms in enumerate(since_ms)}
+    assert [each.offset for each in Owed().in_turn(known, range(6))] == [2, 4, 0, 3, 1, 5]
+
+
 def test_what_the_same_call_delivers_blocks_nothing() -> None:
     held = {"x": Lease("x", 0, 1, NOW + 1_000, 1)}
     known = {0: Known("a", 0), 1: Known("a", 1)}
@@ -127,7 +133,7 @@ def test_of_many_leases_one_write_takes_as_many_as_it_can_name_and_says_so() -> 
     leases = {str(number): Lease(str(number), 2 * number, 1, NOW - 1, 1) for number in range(TAKEOVERS_MAX + 4)}
     known = {offset: Known("a", 0) for offset in range(2 * len(leases))}
     picked, _ = planned(Cursor(KEY, 0, 2 * len(leases), leases), known, 100, wanted=[])
-    assert (len(picked.takeovers), picked.is_partial) == (TAKEOVERS_MAX, True)
+    assert (len(picked.takeovers), picked.is_partial, picked.is_limited) == (TAKEOVERS_MAX, True, False)
 
 
 @pytest.mark.parametrize(("further", "is_partial"), [(TAKEOVERS_MAX - 1, False), (TAKEOVERS_MAX, True)])
@@ -212,6 +218,23 @@ def test_no_more_is_looked_at_than_can_be_set_aside(aside: int, count: int) -> N
 
 
 @pytest.mark.parametrize(
+    ("keys", "want", "looked_at"),
+    [
+        ("ab" * 25, 3, (35, True)),
+        ("ab" * 9, 3, (18, True)),
+        ("ab" * 2, 5, (4, False)),
+        ("aaab" * 9, 3, (3, True)),
+        ("aabb" * 9, 3, (35, True)),
+        ("xaxaxbxx" * 9, 3, (38, True)),
+    ],
+)
+def test_so_many_fresh_messages_are_looked_at(keys: str, want: int, looked_at: tuple[int, bool]) -> None:
+    """What has the key `x` waits."""
+    known = {offset: Known(key, 0) for offset, key in enumerate(keys)}
+    assert key_plan.look(known, {"x"}, 0, [*known], want) == looked_at
+
+
+@pytest.mark.parametrize(
     ("keys", "blocked", "is_further"),
     [
         (["a", "b"], (), True),
@@ -235,15 +258,15 @@ def test_a_claim_of_all_that_is_ready_is_not_limited() -> None:
 
 
 def test_a_claim_passes_what_is_not_wanted_and_sets_aside_what_waits() -> None:
-    due, aside = Lease("due", 2, 3, NOW, 1), Lease("~aside", 5, 4, SET_ASIDE_UNTIL_MS, 0)
-    leased = [(4, due), (2, due), (8, aside), (5, aside), (6, aside)]
+    due, aside = Lease("due", 2, 7, NOW, 1), Lease("~aside", 3, 4, SET_ASIDE_UNTIL_MS, 0)
+    leased = [(8, due), (2, due), (6, aside), (3, aside), (4, aside)]
     chosen = [key_plan.Ready(offset, offset, NOW, lease) for offset, lease in leased]
     chosen[2:2] = [key_plan.Ready(offset, offset, NOW, None) for offset in (15, 12)]
     cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (due, aside)})
     window = Window(range(10, 20), [11, 12, 13, 15, 18], is_cut=False)
     for is_limited, is_partial in ((True, False), (False, True)):
         assert key_plan.arrange(cursor, window, key_plan.Choice(chosen, is_limited, is_partial)) == Pick(
-            ((due, range(1)), (due, range(2, 3)), (aside, range(2)), (aside, range(3, 4))),
+            ((due, range(1)), (aside, range(2)), (aside, range(3, 4)), (due, range(6, 7))),
             8,
             10,
             is_limited=is_limited,
@@ -251,7 +274,7 @@ def test_a_claim_passes_what_is_not_wanted_and_sets_aside_what_waits() -> None:
             is_partial=is_partial,
             passed=[0, 1, 3, 4, 6, 7],
             aside=[11, 13],
-            in_turn=[4, 2, 15, 12, 8, 5, 6],
+            in_turn=[8, 2, 15, 12, 6, 3, 4],
         )
 
 
@@ -291,7 +314,7 @@ def test_what_is_owed_is_ready_or_held_unless_this_call_settles_or_delivers_it()
 
 
 def test_the_bound_of_what_is_over_and_stays_is_that_of_one_write() -> None:
-    over = [Lease(f"{number:03}", 2 * number, 1, NOW, 1) for number in range(TAKEOVERS_MAX + 2)]
+    over = [Lease(f"{number:03}", 2 * number, 1, NOW, 1) for number in range(TAKEOVERS_MAX + 4)]
     cursor = Cursor(KEY, 0, 100, {lease.token: lease for lease in over})
     group = replace(GROUP, max_in_flight=1)
     for count in (0, 1, TAKEOVERS_MAX - 1, TAKEOVERS_MAX, TAKEOVERS_MAX + 1):

@@ -75,6 +75,14 @@ def test_a_lease_comes_back_from_its_list(marks: list[bytes], token: str, first_
     assert made.parked == token.startswith("~")
 
 
+def test_its_paths_lead_to_what_it_lists() -> None:
+    made = replace(lease(), first_at_ms=400)
+    *path, deadline_at = made.lasting
+    *same, age_at = made.aging
+    assert (tuple(path), tuple(same)) == (made.path, made.path) == (("leases", "token"),) * 2
+    assert (made.listed()[deadline_at], made.listed()[age_at]) == (1_000, 600)
+
+
 @pytest.mark.parametrize(("attempt", "noted_ms"), [(0, None), (1, 400)])
 def test_a_retry_keeps_when_it_was_first_delivered(attempt: int, noted_ms: int | None) -> None:
     assert parked(Clock().runtime(0), range(100, 103), 1_000, attempt, 400).first_at_ms == noted_ms

@@ -9,11 +9,13 @@ from unittest.mock import patch
 
 import pytest
 
-from chalicelib.base.errors import QueueFull, StoreUnavailable
+from chalicelib.base.errors import GroupNotFound, QueueFull, StoreUnavailable
 from chalicelib.base.limits import DAY_MS, HOUR_MS, SECOND_MS
 from chalicelib.delays.chain import DecisionChain
 from chalicelib.table.writes import Write
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
+from tests.support.clock import Clock
+from tests.support.instances import instance, with_messages
 from tests.support.late_store import LateStore
 
 
@@ -74,6 +76,21 @@ def test_the_ends_of_logs_and_what_was_stored_since_an_instant(world: World) -> 
     assert ends == [1, 2]
     Group(other, Topic(other, "orders"), "billing").reset({"at_ms": world.clock.now() + 1})
     assert world.group.queue(1)["committed_offset"] == 2
+
+
+# -- pops -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pop_of_a_group_that_was_deleted_a_moment_ago_fails() -> None:
+    store, clock = LateStore(), Clock()
+    api = with_messages(store, clock, 2)
+    api.pop("t", "g", {"max_messages": 1})
+    store.fall_behind()
+    past, store.past = store.past, None
+    instance(store, clock, seed=2).delete_group("t", "g")
+    store.past = past
+    with pytest.raises(GroupNotFound):
+        api.pop("t", "g", {})
 
 
 # -- dead letters -----------------------------------------------------------------------------------------------------
