@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.base.limits import INSTANT_MS_MAX
-from chalicelib.cursors.lease import ACKED, MOVED, SPLIT_CHARS, TOKEN_CHARS, Lease, mark, parked, runs, set_aside
+from chalicelib.cursors.lease import (
+    ACKED,
+    MOVED,
+    SPLIT_CHARS,
+    TOKEN_CHARS,
+    Lease,
+    delivery,
+    mark,
+    parked,
+    runs,
+    set_aside,
+)
 from tests.support.clock import Clock
 
 COUNT = 20
@@ -73,6 +84,14 @@ def test_a_lease_comes_back_from_its_list(marks: list[bytes], token: str, first_
     assert Lease.of(token, *made.listed()) == made
     assert made.size == len(made.listed())
     assert made.parked == token.startswith("~")
+
+
+def test_a_lease_tells_what_it_covers_and_what_it_is_for() -> None:
+    made = lease()
+    assert (made.offsets, made.is_aside, made.is_confirmed) == (range(100, 120), False, False)
+    assert replace(made, deadline=INSTANT_MS_MAX).is_aside
+    assert [lease(mark(ACKED, own)).is_confirmed for own in ([0], [])] == [False, True]
+    assert delivery("0123456789", 3) == ("01234567", 3)
 
 
 def test_its_paths_lead_to_what_it_lists() -> None:
