@@ -228,6 +228,47 @@ def test_requests_that_arrive_once_more_take_nothing_else(seed: int) -> None:
         history.fates()
 
 
+def test_a_cursor_is_read_as_it_is_stored() -> None:
+    rest = {"pages": {"p": [4, 5, 6]}, "zone": ["z", 9], "purged": 1, "returns": 2}
+    bare = {**KEY._asdict(), "epoch": 3, "next": [7], "leases": {}, "dead": 2, "claims": 8, "by": ""}
+    item = {**bare, **rest, "leases": {"t": [1, 2, 3, 4]}, "segment": 5, "at": 9, "by": "ann"}
+    page, lease = RetryPage("p", 4, 5, 6), Lease("t", 1, 2, 3, 4)
+    whole = Cursor(KEY, 3, 7, {"t": lease}, 5, 9, "ann", 2, 8, {"p": page}, True, ("z", 9), 1, 2)
+    assert (Cursor.or_none(item), Cursor.or_none({}), Cursor.or_none(None)) == (whole, None, None)
+    assert Cursor.of(bare) == Cursor(KEY, 3, 7, {}, dead=2, claims=8)
+    assert ("t" in Cursor.of(item).leases, "u" in Cursor.of(item).leases) == (True, False)
+    assert Cursor.fresh(KEY, 7, 1) == Cursor(KEY, 0, 7, {}, purged_at_ms=1, stands=False)
+    assert whole.to_be_made(1, 2, "bob") is whole
+
+
+def test_new_cursors_are_those_of_their_consumer() -> None:
+    group = replace(GROUP, starts=[7, 8], mode="broadcast")
+    own = Cursor(group.cursor_key(1, "ann"), 1, 9, {})
+    fresh = Cursor.fresh(group.cursor_key(0, "ann"), 7)
+    assert completed(group, 2, [own], "ann") == [fresh, own]
+
+
+def test_a_pop_holds_its_leases_and_those_split_off_them_until_they_end() -> None:
+    ends = {"attempt.1": 10, "attempt.2": 11, "attemptsplit": 12, "other": 12, "attempt.9": 12}
+    leases = {token: Lease(token, number, 1, ms, 1) for number, (token, ms) in enumerate(ends.items())}
+    leases["attempt.9"] = replace(leases["attempt.9"], marks=(mark(ACKED, [0]),))
+    held = Cursor(KEY, 1, 9, leases).held("attempt", 10)
+    assert held == [leases["attempt.2"], leases["attemptsplit"]]
+
+
+def test_messages_are_leased_or_waiting_until_they_are_due() -> None:
+    kinds = {"": (20, 1), "x": (10, 2), "~": (20, 4), "~x": (10, 8)}
+    leases = {f"{kind}t": Lease(f"{kind}t", 20 * count, count, ends, 1) for kind, (ends, count) in kinds.items()}
+    leases |= {
+        f"{token}m": replace(each, token=f"{token}m", count=16, marks=(mark(ACKED, range(each.count)),))
+        for token, each in leases.items()
+    }
+    seen = Cursor(KEY, 1, 999, leases, pages={"p": RetryPage("p", 5, 100, 0), "q": RetryPage("q", 50, 1_000, 0)})
+    assert (seen.live(10), seen.retrying(10)) == (1 + 15, 4 + 12 + 1_100)
+    assert (seen.live(9), seen.retrying(9)) == (1 + 15 + 2 + 14, 4 + 12 + 8 + 8 + 1_100)
+    assert [lease.token for lease in seen.due(10)] == ["xt", "xtm", "~xt", "~xtm"]
+
+
 def test_a_cursor_is_read_as_it_was_made_and_as_the_last_pop_left_it() -> None:
     group = replace(GROUP, starts=[7], purged_at_ms=5)
     made = completed(group, 1, [])[0].to_be_made(3, 4, "ann")
@@ -261,6 +302,8 @@ def test_a_receipt_stands_as_its_own_lease_does() -> None:
     seen = Cursor(KEY, 1, 4, {"t": Lease("t", 2, 2, 5, 1, (mark(ACKED, [0]),))})
     assert (seen.standing("t", 2, 2), seen.standing("t", 2, 3)) == (Standing.ACKED, Standing.OWED)
     assert (seen.standing("t", 0, 1), seen.standing("u", 2, 3)) == (Standing.ACKED, Standing.LOST)
+    moved = replace(seen, leases={"t": Lease("t", 2, 2, 5, 1, (mark(MOVED, [0]),))})
+    assert [moved.standing("t", 2, offset) for offset in (2, 3)] == [Standing.LOST, Standing.OWED]
 
 
 def test_only_a_group_without_order_commits_what_waits_for_a_retry() -> None:

@@ -62,6 +62,12 @@ def told(seen: Cursor) -> object:
     return dict(seen.leases), seen.pages, seen.has_pages
 
 
+def test_a_page_is_due_with_its_first_message() -> None:
+    leases = [Lease("~a", 7, 2, NOW + 1, 1), Lease("~b", 4, 3, NOW, 1), Lease("~c", 9, 1, NOW + 2, 1)]
+    page = RetryPage.holding("p", leases)
+    assert page == RetryPage("p", NOW, 6, 4) == RetryPage.of("p", page.noted())
+
+
 @given(st.lists(KINDS, max_size=8), st.integers(0, 4))
 @example([("~", SOON, ()), ("~", SOON + 2, (mark(ACKED, [0]),)), ("~", SOON + 2, ()), ("~", SOON + 1, ())], 0)
 def test_of_retries_with_a_long_wait_the_last_due_move_into_a_page(
