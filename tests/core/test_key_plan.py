@@ -302,7 +302,7 @@ def test_no_more_is_chosen_than_may_be_in_flight(cap: int, freed: int, want: int
     assert chosen == key_plan.Choice(ready[:count], is_limited, is_partial=False)
 
 
-def test_what_is_owed_is_ready_or_held_unless_this_call_settles_or_delivers_it() -> None:
+def test_what_is_owed_is_ready_or_held_or_of_this_call() -> None:
     due, acked, held = Lease("due", 1, 3, NOW, 1), Lease("acked", 4, 3, NOW, 1), Lease("held", 7, 2, NOW + 1, 1)
     aside, unripe = Lease("~aside", 9, 2, SET_ASIDE_UNTIL_MS, 0), Lease("~unripe", 11, 1, SET_ASIDE_UNTIL_MS, 0)
     cursor = Cursor(KEY, 0, 12, {lease.token: lease for lease in (unripe, aside, held, acked, due)})

@@ -71,7 +71,7 @@ def test_in_an_ordered_group_also_a_retry_is_not_committed() -> None:
         (0, 39, 39, 0, 0),
     ],
 )
-def test_what_was_never_taken_is_ready_unless_it_has_expired_or_is_held_back(
+def test_what_was_never_taken_is_ready_or_expired_or_held_back(
     first: int, end: int, ripe: int | None, ready: int, delayed: int
 ) -> None:
     told = progress(1, cursor(leases=[]), GROUP, first, end, NOW, ripe)
@@ -79,7 +79,7 @@ def test_what_was_never_taken_is_ready_unless_it_has_expired_or_is_held_back(
     assert (told.ready, told.delayed, told.first_ready, told.end_offset) == (ready, delayed, first_ready, max(end, 40))
 
 
-def test_the_consumers_of_a_group_add_up_from_the_lowest_offsets_and_the_newest_pop() -> None:
+def test_consumers_add_up_from_the_lowest_offsets_and_the_newest_pop() -> None:
     other = replace(
         BEGUN,
         committed_offset=2,

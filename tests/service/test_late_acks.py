@@ -68,7 +68,7 @@ def test_a_late_ack_of_a_message_whose_page_is_brought_back_is_refused() -> None
     assert answer == {"acked": 0, "failed": [{"receipt": late, "code": "LeaseLost"}]}
 
 
-def test_by_message_an_ack_finds_the_page_of_a_retry_though_reads_are_stale() -> None:
+def test_by_message_an_ack_finds_the_page_of_a_retry_by_stale_reads() -> None:
     store, clock = LateStore(), Clock()
     api = with_messages(store, clock, 130, settle_by="message")
     taken = api.pop("t", "g", {"max_messages": 130})["messages"]
