@@ -166,12 +166,20 @@ def test_a_payload_of_several_pieces_goes_to_s3_where_it_may(
 
 
 def test_a_payload_without_one_of_its_pieces_is_lost_until_it_has_expired() -> None:
-    store = MemoryStore()
-    made = Entry.packed(b"an entry", [Message(None, Random(1).randbytes(2 * PIECE_BYTES_MAX - KIB), None, None, {})], 5)
+    store, bodies = MemoryStore(), (Random(1).randbytes(size) for size in (9, 2 * PIECE_BYTES_MAX - KIB))
+    made = Entry.packed(b"an entry", [Message(None, body, None, None, {}) for body in bodies], 5)
     [spilled] = Payloads(store).spill("topic", [(made, 0)], 1)
     store.remove_all(payload_keys("topic", [spilled])[1:])
-    for expired_ms, expected in ((4, {spilled.id: [LOST]}), (5, {})):
+    for expired_ms, expected in ((4, {spilled.id: [LOST, LOST]}), (5, {})):
         assert Payloads(store).messages("topic", [spilled], expired_ms) == expected
+
+
+def test_all_messages_of_a_damaged_payload_are_lost() -> None:
+    store, made = MemoryStore(), Entry.packed(b"an entry", [Message("a", None, None, None, {})] * 2, 0)
+    [spilled] = Payloads(store).spill("topic", [(made, 0)], 1)
+    [key] = payload_keys("topic", [spilled])
+    store.put_all([{**key._asdict(), "data": b"\0damaged"}])
+    assert Payloads(store).messages("topic", [spilled]) == {spilled.id: [LOST, LOST]}
 
 
 def test_a_payload_that_a_replica_does_not_show_yet_is_not_lost() -> None:

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from chalicelib.base.limits import DAY_MS
+from chalicelib.cursors.retries import PARKED_MAX
 from tests.http.test_log_lines import Log
 from tests.sqs.client import Json, Refused, Sqs
-from tests.support.client import Client, Topic
+from tests.support.client import Client, Group, Topic, receipts
 from tests.support.clock import START_MS, Clock
 from tests.support.late_store import LateStore
+from tests.support.orders import noise
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
 NO_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
@@ -196,6 +199,31 @@ def test_a_subscribed_queue_that_was_named_gets_its_messages_back(subscribed: Sq
     assert bodies(subscribed, "dead") == bodies(subscribed, "bills") == []
 
 
+def test_a_message_that_has_moved_before_comes_back_too(made: Sqs) -> None:
+    made.CreateQueue(QueueName="last")
+    make(made, "second", "last", tags={"decant:topic": "dead"})
+    die(made, "a")
+    assert len(receive(made, "second")) == 1
+    assert receive(made, "second") == []
+    start(made, "last")
+    assert bodies(made, "second") == ["a"]
+
+
+def test_what_waits_for_a_retry_after_a_reset_does_not_come_twice(subscribed: Sqs, client: Client) -> None:
+    """Some of it in a retry page."""
+    bills = Group(client, Topic(client, "news"), "bills")
+    bills.topic.produce(*["x"] * (PARKED_MAX + 1))
+    messages = bills.take(PARKED_MAX + 1)
+    assert client.post(f"{bills.path}/bury", receipts=receipts(*messages)).json["failed"] == []
+    bills.reset("earliest")
+    bills.change(max_attempts=2)
+    for message in bills.take(PARKED_MAX + 1):
+        bills.nack(message, delay_ms=DAY_MS)
+    start(subscribed)
+    assert tasks(subscribed)[0]["ApproximateNumberOfMessagesMoved"] == PARKED_MAX + 1
+    assert bills.totals() == (0, 0, PARKED_MAX + 1, 0)
+
+
 def test_a_message_that_a_reset_has_made_ready_comes_once(subscribed: Sqs, client: Client) -> None:
     die(subscribed, "a", queue="bills", to="news")
     assert client.post("/topics/news/groups/bills/reset", to="earliest").status == 200
@@ -217,7 +245,7 @@ def test_what_is_dead_twice_comes_back_once(subscribed: Sqs, client: Client) -> 
     assert len(receive(subscribed, "bills")) == 1
 
 
-@pytest.mark.parametrize("gone", ["retention", "topic", "direct", "foreign"])
+@pytest.mark.parametrize("gone", ["retention", "ttl", "payload", "topic", "direct", "foreign"])
 def test_what_a_subscribed_queue_cannot_get_back_fails(
     subscribed: Sqs, client: Client, clock: Clock, gone: str
 ) -> None:
@@ -225,11 +253,20 @@ def test_what_a_subscribed_queue_cannot_get_back_fails(
     if gone == "direct":
         subscribed.SendMessage(QueueUrl="dead", MessageBody="a")
         reason = "CouldNotDetermineMessageSource"
+    elif gone in ("ttl", "payload"):
+        Topic(client, "news").produce("a" + noise(1, 2_000)[0], ttl_ms=60_000)
+        assert len(receive(subscribed, "bills")) == 1
+        assert receive(subscribed, "bills") == []
     else:
         die(subscribed, "a", queue="orders" if gone == "foreign" else "bills", to=None if gone == "foreign" else "news")
     if gone == "retention":
         assert client.put("/topics/news", retention_ms=60_000).status == 200
         clock.sleep(61_000)
+    if gone == "ttl":
+        clock.sleep(60_000)
+    if gone == "payload":
+        del client.store._items[next(pk for pk in client.store._items if pk.startswith("payload#"))]
+        subscribed = type(subscribed)(client.another())
     if gone == "topic":
         for name in ("bills", "mails", "news"):
             subscribed.DeleteQueue(QueueUrl=name)
@@ -241,7 +278,7 @@ def test_what_a_subscribed_queue_cannot_get_back_fails(
     [task] = tasks(subscribed)
     assert (task["Status"], task["ApproximateNumberOfMessagesMoved"]) == ("FAILED", 0)
     assert task["FailureReason"].startswith(reason)
-    assert bodies(subscribed, "dead") == ["a"]
+    assert [body[0] for body in bodies(subscribed, "dead")] == ["a"]
 
 
 @pytest.mark.parametrize("is_young", [False, True])
@@ -435,6 +472,29 @@ def test_a_paused_group_holds_its_task_up(made: Sqs, client: Client, clock: Cloc
     assert client.put("/topics/dead/groups/dead", paused=False).status == 200
     assert sweep(client) == {"seen": 1, "done": 1}
     assert bodies(made, "orders") == ["a"]
+
+
+def test_what_has_died_since_a_task_was_started_stays(made: Sqs, client: Client) -> None:
+    die(made, "a")
+    dead = Group(client, Topic(client, "dead"), "dead")
+    dead.change(paused=True)
+    start(made)
+    die(made, "b")
+    dead.change(paused=False)
+    sweep(client)
+    assert (bodies(made, "orders"), bodies(made, "dead")) == (["a"], ["b"])
+
+
+def test_a_task_that_was_held_up_does_not_make_up_for_it(made: Sqs, client: Client, clock: Clock) -> None:
+    die(made, *"abc")
+    dead = Group(client, Topic(client, "dead"), "dead")
+    start(made, MaxNumberOfMessagesPerSecond=1)
+    dead.change(paused=True)
+    clock.sleep(600_000)
+    dead.change(paused=False)
+    began_ms = clock.ms
+    assert sweep(client)["done"] == 2
+    assert clock.ms - began_ms == 1_000
 
 
 def test_a_task_is_not_over_while_its_worker_does_not_see_its_messages_yet() -> None:
