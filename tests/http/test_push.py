@@ -14,6 +14,7 @@ from chalicelib.base.limits import NACK_DELAY_MS_MAX, PUSH_SECRETS_MAX
 from chalicelib.consuming import claim
 from chalicelib.push.dispatcher import RUN_MS
 from chalicelib.push.outside import Answer
+from tests.http.test_metrics import Scrape
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 from tests.support.consumer import OK, Call, Consumer, failing
@@ -195,6 +196,7 @@ def test_an_answer_in_the_two_hundreds_acks_all(topic: Topic, group: Group, cons
     assert [len(batch) for batch in consumer.bodies] == [5] * 5
     assert group.totals() == (0, 0, 0, 0)
     assert group.queue()["last_consumer_id"] == "push"
+    assert Scrape(topic.client).value("acked_messages_total", topic="orders", group="billing") == 25
 
 
 def test_a_function_gets_the_same_and_acks_by_returning(topic: Topic, consumer: Consumer) -> None:

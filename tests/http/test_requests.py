@@ -111,14 +111,16 @@ def test_every_group_sees_the_request_and_the_first_reply_wins(topic: Topic, gro
 
 
 @pytest.mark.parametrize("size", [1, BODY_BYTES_MAX])
-def test_a_reply_comes_out_byte_for_byte(topic: Topic, size: int) -> None:
+def test_a_reply_comes_out_byte_for_byte(topic: Topic, clock: Clock, size: int) -> None:
     body = base64.b64encode(Random(size).randbytes(size)).decode()
     correlation_id = asked(topic)
     path = f"/requests/{correlation_id}/reply"
+    began_ms = clock.ms
     for _ in range(2):
         assert topic.client.post(path, body_base64=body, properties={"": "é"}).status == 201
+        clock.sleep(1)
     answer = fetch(topic.client.another(), correlation_id).json["reply"]
-    assert (answer["body_base64"], answer["properties"]) == (body, {"": "é"})
+    assert answer == {"body_base64": body, "properties": {"": "é"}, "replied_at_ms": began_ms}
     assert topic.client.post(path, body_base64=base64.b64encode(b"other").decode()).problem == (409, "AlreadyReplied")
 
 
@@ -127,6 +129,12 @@ def test_a_reply_is_the_same_whatever_the_order_of_its_properties(topic: Topic) 
     assert reply(topic.client, correlation_id, properties={"a": "1", "b": "2"}).status == 201
     assert reply(topic.client, correlation_id, properties={"b": "2", "a": "1"}).status == 201
     assert reply(topic.client, correlation_id, properties={"b": "1", "a": "2"}).problem == (409, "AlreadyReplied")
+
+
+def test_a_reply_is_the_same_whatever_its_trace(topic: Topic) -> None:
+    path = f"/requests/{asked(topic)}/reply"
+    for trace in (TRACE, TRACE.replace("a", "b")):
+        assert topic.client.ask("POST", path, {"body": "4"}, traceparent=trace).status == 201
 
 
 def test_a_large_reply_goes_by_itself_also_where_there_is_a_bucket() -> None:

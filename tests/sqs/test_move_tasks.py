@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DAY_MS
+from chalicelib.base.limits import DAY_MS, METADATA_AGE_MS_MAX
 from chalicelib.cursors.retries import PARKED_MAX
 from tests.http.test_log_lines import Log
+from tests.http.test_queues_up_and_down import check, read_queues, shrunk
 from tests.sqs.client import Json, Refused, Sqs
 from tests.support.client import Client, Group, Topic, receipts
 from tests.support.clock import START_MS, Clock
@@ -243,6 +244,23 @@ def test_what_is_dead_twice_comes_back_once(subscribed: Sqs, client: Client) -> 
     start(subscribed)
     assert bodies(subscribed, "dead") == []
     assert len(receive(subscribed, "bills")) == 1
+
+
+def test_messages_come_back_into_a_queue_that_has_left_its_topic(made: Sqs, client: Client, clock: Clock) -> None:
+    made.CreateQueue(QueueName="wide", tags={"decant:queues": "2"})
+    make(made, "readers", tags={"decant:topic": "wide"})
+    wide = Topic(client, "wide")
+    wide.produce("a", queue=1)
+    Group(client, wide, "wide").drained()
+    assert bodies(made, "readers") == ["a"]
+    clock.sleep(1_000_000)
+    assert receive(made, "readers") == []
+    shrunk(wide, 1)
+    assert read_queues(wide) == [0]
+    start(made)
+    check(wide)
+    clock.sleep(METADATA_AGE_MS_MAX + 1)
+    assert bodies(made, "readers") == ["a"]
 
 
 @pytest.mark.parametrize("gone", ["retention", "ttl", "payload", "topic", "direct", "foreign"])
