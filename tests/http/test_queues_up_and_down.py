@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.admin.draining import DELAYED_LATE_MS
-from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, METADATA_AGE_MS_MAX, MINUTE_MS
+from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.catalogue.scaling import CHANGES_MAX
 from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from chalicelib.producing.key_hash import queue_of_key
@@ -380,9 +380,11 @@ def test_a_queue_may_leave_and_return_again_and_again(orders: Topic) -> None:
 
 def test_dead_letters_of_a_queue_that_left_are_counted_and_redriven(orders: Topic, clock: Clock) -> None:
     group = orders.group("billing", max_attempts=1)
-    orders.produce("bad", queue=3)
+    orders.produce("bad", queue=2)
     group.nack(group.take_one())
     shrunk(orders, 2)
+    clock.sleep(HOUR_MS)
+    check(orders)  # and is to look at the topic no more
     assert group.totals() == (0, 0, 0, 1)
     letters = orders.client.get(f"{group.path}/dead").json["messages"]
     assert bodies(letters) == ["bad"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DAY_MS, METADATA_AGE_MS_MAX
+from chalicelib.base.limits import DAY_MS, HOUR_MS, METADATA_AGE_MS_MAX
 from chalicelib.cursors.retries import PARKED_MAX
 from tests.http.test_log_lines import Log
 from tests.http.test_queues_up_and_down import check, read_queues, shrunk
@@ -257,6 +257,8 @@ def test_messages_come_back_into_a_queue_that_has_left_its_topic(made: Sqs, clie
     assert receive(made, "readers") == []
     shrunk(wide, 1)
     assert read_queues(wide) == [0]
+    clock.sleep(HOUR_MS)
+    check(wide)  # and is to look at the topic no more
     start(made)
     check(wide)
     clock.sleep(METADATA_AGE_MS_MAX + 1)
