@@ -97,7 +97,8 @@ def test_a_message_hops_also_when_another_queue_fails_in_the_same_call(store: Tr
 def test_a_batch_of_which_nothing_may_be_stored_says_so_if_something_may(
     store: TroubledStore, topic: Topic, first: int
 ) -> None:
-    store.before, store.after = throttled_queue(0), throttled_queue(1, outcome="unknown")
+    troubles = throttled_queue(0), throttled_queue(1, outcome="unknown")
+    store.before = lambda verb, about: next(filter(None, (trouble(verb, about) for trouble in troubles)), None)
     batch = [{"body": "a", "queue": queue} for queue in (first, 1 - first)]
     answer = topic.client.post(f"{topic.path}/messages", messages=batch)
     assert (answer.problem, answer.json["outcome"]) == ((503, "StoreUnavailable"), "unknown")
