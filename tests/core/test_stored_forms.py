@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from chalicelib.base.limits import DEDUP_MS
 from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays import decision as delays
-from chalicelib.delays.decision import Decision, Slot, inline_bytes_max
+from chalicelib.delays.decision import Decision, Slot
 from chalicelib.log import packing, segment
 from chalicelib.log.segment import Entry, Segment
 from chalicelib.producing import dedup
@@ -138,11 +136,6 @@ def test_delayed_messages_and_decisions_about_them() -> None:
     item = {"at": NOW, "by": b"decider.", "s": PACKED[:14]}
     assert made(cancel.write("tid", 3)) == item
     assert (Decision.of({**item, "sk": "4"}), cancel.last) == (cancel, None)
-
-
-@pytest.mark.parametrize(("count", "most"), [(1, 860), (2, 846), (32, 426)])
-def test_a_decision_with_its_entry_fits_a_kilobyte(count: int, most: int) -> None:
-    assert inline_bytes_max(count) == most
 
 
 def test_transactions() -> None:

@@ -1,0 +1,88 @@
+"""Which delayed messages are delivered together, and what is left of a decision."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.base.message import Message
+from chalicelib.delays.chain import remaining
+from chalicelib.delays.decision import (
+    DUE_KEPT_MS,
+    PROMOTED_BYTES_MAX,
+    PROMOTED_MAX,
+    Decision,
+    Slot,
+    inline_bytes_max,
+    is_cancelled,
+    slot_of,
+    together,
+    waiting_ttl,
+)
+from chalicelib.delays.promoter import first_due
+from chalicelib.delays.writer import Waiting
+from chalicelib.log.packing import unpack
+from chalicelib.log.segment import Entry
+from chalicelib.table.writes import Item
+
+NOW = 1_800_000_000_999
+SLOTS = [Slot(NOW + number, b"message%d" % number) for number in range(3)]
+
+
+def item(slot: Slot, **attributes: object) -> Item:
+    return {**slot.key("tid", 0)._asdict(), **attributes}
+
+
+@pytest.mark.parametrize(
+    ("weights", "count"),
+    [
+        ([1] * (PROMOTED_MAX + 2), PROMOTED_MAX),
+        ([PROMOTED_BYTES_MAX - 1, 1, 1], 2),
+        ([PROMOTED_BYTES_MAX // 2, PROMOTED_BYTES_MAX // 2], 2),
+        ([PROMOTED_BYTES_MAX, 1], 1),
+        ([PROMOTED_BYTES_MAX - 1, 2, 1], 1),
+        ([PROMOTED_BYTES_MAX + 1, 1], 1),
+        ([], 0),
+    ],
+)
+def test_as_many_are_delivered_together_as_an_entry_takes(weights: list[int], count: int) -> None:
+    items: list[Item] = [{"w": weight, "at": place} for place, weight in enumerate(weights)]
+    assert together(items) == items[:count]
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 860), (2, 846), (32, 426)])
+def test_a_decision_with_its_entry_fits_a_kilobyte(count: int, most: int) -> None:
+    assert inline_bytes_max(count) == most
+
+
+def test_what_is_left_of_a_decision_is_to_be_removed_or_marked() -> None:
+    waits, cancelled, other = item(SLOTS[0]), item(SLOTS[1], x=True), item(SLOTS[2])
+    assert [is_cancelled(each) for each in (waits, cancelled)] == [False, True]
+    assert slot_of(waits) == SLOTS[0]
+    delivery = Decision(1, NOW, b"by", tuple(SLOTS[:2]), Entry(b"entry-id", 2, NOW, "json", 1, b""))
+    cancel = Decision(1, NOW, b"by", tuple(SLOTS[:2]))
+    assert remaining(delivery, [waits, cancelled, other]) == [waits, cancelled]
+    assert remaining(cancel, [waits, cancelled, other]) == [waits]
+
+
+def test_a_payload_is_kept_for_whole_seconds_after_it_was_due() -> None:
+    assert repr(waiting_ttl(NOW)) == repr(1_800_000_000 + DUE_KEPT_MS // 1_000)
+
+
+def test_each_queue_tells_when_its_first_message_is_due() -> None:
+    assert first_due([[item(SLOTS[1])], []]) == [NOW + 1, None]
+
+
+@pytest.mark.parametrize(("sent_at_ms", "shown_ms"), [(None, NOW), (5, 5)])
+def test_a_message_keeps_its_first_id_and_when_it_was_sent(sent_at_ms: int | None, shown_ms: int) -> None:
+    message = Message("a", None, "key", "tag", {"n": "v"}, ttl_ms=7, sent_at_ms=sent_at_ms)
+    waiting = Waiting(message, 3, NOW + 9, b"entry-id")
+    entry = waiting.packed(NOW)
+    assert (entry.id, entry.count, entry.stored_at_ms) == (b"entry-id", 1, NOW)
+    [packed] = unpack(entry.codec, entry.data or b"")
+    assert packed.delayed_id == waiting.message_id
+    assert packed == Message(
+        *("a", None, "key", "tag", {"n": "v"}), ttl_ms=7, sent_at_ms=shown_ms, delayed_id=waiting.message_id
+    )
+    place = {"message_id": waiting.message_id, "topic": "orders", "queue": 3, "deliver_at_ms": NOW + 9}
+    shown = waiting.as_json("orders")
+    assert {name: shown[name] for name in place} == place
