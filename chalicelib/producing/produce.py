@@ -120,7 +120,7 @@ class Producer:
     def choose_queues(self, topic: Topic, sendings: Sequence[Sending], full: Collection[int] = ()) -> None:
         """Gives each message the queue that it would be stored in now. `full`: the queues that refuse messages."""
         choice = self._choice(topic)
-        zones = dict.fromkeys([None, *(sending.zone for sending in sendings)])
+        zones = dict.fromkeys(sending.zone for sending in sendings)
         unkeyed = {zone: choice.unkeyed(topic.logs, full, topic.known_zones.queues(zone)) for zone in zones}
         for sending in sendings:
             sending.queue = _queue(sending, unkeyed[sending.zone], choice.count)

@@ -3,6 +3,7 @@ states that it demands."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from chalicelib.base.limits import DEDUP_MS
@@ -45,6 +46,7 @@ def made(write: Write, before: Item | None = None) -> dict[str, Any] | None:
     """The attributes of the item after the write."""
     assert allows(write, before)
     item = after(before, write)
+    assert float not in map(type, (item or {}).values())
     return None if item is None else {name: value for name, value in item.items() if name not in ("pk", "sk")}
 
 
@@ -104,6 +106,9 @@ def test_segments() -> None:
     assert made(segment.reopen(Segment.of(gone)), gone) == {**one, "bytes": ENTRY.size + KIB_FULL}
     assert made(segment.close_left(Segment.of(gone), 99), gone) == {**closed, "ttl": 99}
     assert made(segment.empty(read, 99), item) == {"end": 42, "entries": [], "bytes": KIB_FULL, "ttl": 99}
+    assert made(segment.leave("log", Segment.of(gone), 9), gone) == {**closed, "left": 9}
+    full = replace(read, filled_bytes=KIB_FULL)
+    assert made(segment.leave("log", full, 7)) == {**empty, "end": 42, "left": 7}
     bare = after(None, segment.leave("log", None, 7)) or {}
     assert made(segment.reopen(Segment.of(bare)), bare) == {"end": 0, "entries": [], "bytes": 0}
 

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
-from chalicelib.producing.queue_choice import ISOLATED_MS_MAX, ISOLATED_MS_MIN, QueueChoice
+from chalicelib.producing.queue_choice import ISOLATED_MS_MAX, ISOLATED_MS_MIN, QueueChoice, isolated_ms
 from tests.support.clock import Clock
 
 TOPIC = Topic("orders", "tid", 0, queues=4)
@@ -76,6 +76,7 @@ def test_a_queue_that_works_again_starts_over(choice: QueueChoice, clock: Clock)
 def test_a_slow_queue_is_avoided_the_longer_the_slower_it_was(
     choice: QueueChoice, clock: Clock, took_ms: int, seconds: int
 ) -> None:
+    assert isolated_ms(took_ms) == seconds * SECOND_MS
     choice.note(2, has_failed=False, took_ms=took_ms)
     assert away_ms(choice, clock, 2) == seconds * SECOND_MS
 
@@ -92,3 +93,23 @@ def test_where_all_queues_fail_the_one_that_is_due_first_is_taken(choice: QueueC
     assert choice.unkeyed(TOPIC.logs) == 2
     assert choice.unkeyed(TOPIC.logs, full={0, 2}) == 3
     assert choice.unkeyed(TOPIC.logs, full={0, 1, 2, 3}) == 2
+
+
+def test_a_queue_that_is_near_is_taken_while_one_is_open(choice: QueueChoice) -> None:
+    near = (1, 2)
+    first = choice.unkeyed(TOPIC.logs, near=near)
+    assert {choice.unkeyed(TOPIC.logs, near=near) for _ in range(50)} == {first} < {*near}
+    [other] = {*near} - {first}
+    assert {choice.unkeyed(TOPIC.logs, full={first}, near=near) for _ in range(50)} == {other}
+    choice.note(other, has_failed=True)
+    assert choice.unkeyed(TOPIC.logs, near=near) == first
+    choice.note(first, has_failed=True)
+    assert choice.unkeyed(TOPIC.logs, near=near) in (0, 3)
+    assert choice.others({0}) == [3]
+
+
+def test_messages_for_other_zones_do_not_move_those_of_one(choice: QueueChoice) -> None:
+    anywhere, near = choice.unkeyed(TOPIC.logs), choice.unkeyed(TOPIC.logs, near=(3,))
+    assert (near, choice.hop([0, 1, 3], (3,))) == (3, 3)
+    assert choice.unkeyed(TOPIC.logs) == anywhere
+    assert choice.hop([1], (3,)) == 1
