@@ -80,7 +80,7 @@ def test_a_redrive_takes_what_its_cursor_has_room_for(
     assert redrive.choose(cursor(*owing), letters) == (letters[:chosen], back)
 
 
-def test_a_redrive_takes_as_many_runs_as_a_transaction_and_none_that_a_page_owes() -> None:
+def test_a_redrive_takes_as_many_runs_as_a_transaction() -> None:
     letters = [letter_at(2 * place) for place in range(TAKEOVERS_MAX + 3)]
     many = replace(cursor(), next=10_000)
     assert redrive.choose(many, letters) == (

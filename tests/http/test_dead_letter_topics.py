@@ -301,9 +301,7 @@ def test_another_instance_that_knows_the_deleted_topic_moves_nothing(
 # -- the setting ------------------------------------------------------------------------------------------------------
 
 
-def test_what_has_moved_counts_although_the_topic_is_deleted_just_then(
-    topic: Topic, group: Group, client: Client
-) -> None:
+def test_what_has_moved_counts_if_the_topic_is_deleted_just_then(topic: Topic, group: Group, client: Client) -> None:
     topic.produce("hi")
     message = group.take_one()
     together = client.store.write_together

@@ -84,7 +84,7 @@ def test_unkeyed_messages_of_a_batch_hop_and_the_others_fail(store: TroubledStor
     assert third["offset"] == first["offset"] + 1
 
 
-def test_a_message_hops_also_when_another_queue_fails_in_the_same_call(store: TroubledStore, topic: Topic) -> None:
+def test_a_message_hops_also_when_another_queue_fails(store: TroubledStore, topic: Topic) -> None:
     queue = sticky(topic)
     other = (queue + 1) % QUEUES
     store.before = failing(queue, other)
@@ -94,9 +94,7 @@ def test_a_message_hops_also_when_another_queue_fails_in_the_same_call(store: Tr
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_batch_of_which_nothing_may_be_stored_says_so_if_something_may(
-    store: TroubledStore, topic: Topic, first: int
-) -> None:
+def test_a_failed_batch_says_if_some_of_it_may_be_stored(store: TroubledStore, topic: Topic, first: int) -> None:
     troubles = throttled_queue(0), throttled_queue(1, outcome="unknown")
     store.before = lambda verb, about: next(filter(None, (trouble(verb, about) for trouble in troubles)), None)
     batch = [{"body": "a", "queue": queue} for queue in (first, 1 - first)]
@@ -104,7 +102,7 @@ def test_a_batch_of_which_nothing_may_be_stored_says_so_if_something_may(
     assert (answer.problem, answer.json["outcome"]) == ((503, "StoreUnavailable"), "unknown")
 
 
-def test_a_message_with_a_dedup_id_whose_payload_may_be_stored_is_not(store: TroubledStore, topic: Topic) -> None:
+def test_a_message_of_which_only_the_payload_may_be_stored_is_not(store: TroubledStore, topic: Topic) -> None:
     store.after = unknown("put_all")
     batch = [{"body": random.Random(1).randbytes(1_000).hex(), "dedup_id": "a"}]
     answer = topic.client.post(f"{topic.path}/messages", messages=batch)
