@@ -12,6 +12,7 @@ import pytest
 from chalicelib.base.errors import GroupNotFound, QueueFull, StoreUnavailable
 from chalicelib.base.limits import DAY_MS, HOUR_MS, SECOND_MS
 from chalicelib.delays.chain import DecisionChain
+from chalicelib.table import keys
 from chalicelib.table.writes import Write
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
@@ -37,11 +38,11 @@ class World:
         for group in (self.group, self.moved):
             group.reset("now")
         self.store.fall_behind()
-        self._past, self.store.past = self.store.past, None
+        self.past, self.store.past = self.store.past, None
 
     def look(self) -> Client:
         """Another instance that reads from now on."""
-        self.store.past = self._past
+        self.store.past = self.past
         return self.client.another()
 
     def cancel(self, client: Client, message: Json) -> int:
@@ -91,6 +92,15 @@ def test_a_pop_of_a_group_that_was_deleted_a_moment_ago_fails() -> None:
     store.past = past
     with pytest.raises(GroupNotFound):
         api.pop("t", "g", {})
+
+
+def test_a_topic_whose_deletion_has_just_begun_takes_no_messages(world: World) -> None:
+    other = world.client.another()
+    assert other.get(world.topic.path).status == 200  # which it remembers
+    world.store.remove_all([keys.topic("orders")])
+    world.store.past = world.past
+    answer = other.post(f"{world.topic.path}/messages", messages=[{"body": "a"}])
+    assert answer.problem == (404, "TopicNotFound")
 
 
 # -- dead letters -----------------------------------------------------------------------------------------------------
