@@ -16,14 +16,25 @@ from hypothesis import strategies as st
 
 from chalicelib.base.limits import LEASES_MAX
 from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim_plan import Tokens, pick, take
 from chalicelib.cursors import cursor_writes as steps
 from chalicelib.cursors.broadcast import forget, note
-from chalicelib.cursors.cursor import LEASES_FEW, Cursor, RetryPage, Standing, completed
+from chalicelib.cursors.cursor import (
+    LEASES_FEW,
+    Cursor,
+    RetryPage,
+    Standing,
+    all_cursors_of,
+    completed,
+    cursors_of,
+    read_again,
+)
 from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark, runs
+from chalicelib.cursors.lease import ACKED, MOVED, SET_ASIDE_UNTIL_MS, UNKNOWN_MS, Lease, mark, runs
 from chalicelib.table.writes import Item, Key, Set, Write
 from local.memory.evaluate import after, holds
+from tests.support.late_store import LateStore
 
 KEY = Key("group", "cursor")
 END = 60
@@ -248,6 +259,30 @@ def test_new_cursors_are_those_of_their_consumer() -> None:
     assert completed(group, 2, [own], "ann") == [fresh, own]
 
 
+def item_at(key: Key) -> Item:
+    return after(None, steps.create(Cursor(key, 1, 9, {}))) or {}
+
+
+def test_the_cursors_of_a_group_are_found_among_its_items() -> None:
+    topic, group = Topic("t", "t", 0, 0, queues=2), replace(GROUP, starts=[7, 8])
+    items = [item_at(own.cursor_key(1)) for own in (group, replace(group, id="former"))]
+    known = [Cursor.fresh(group.cursor_key(0), 7), Cursor.of(items[0])]
+    assert cursors_of(group, topic, items) == all_cursors_of(group, topic, items) == known
+    broadcast = replace(group, mode="broadcast")
+    of_ann = item_at(broadcast.cursor_key(1, "ann"))
+    known = [Cursor.fresh(group.cursor_key(0, "ann"), 7), Cursor.of(of_ann)]
+    assert cursors_of(broadcast, topic, [of_ann], "ann") == known
+    assert all_cursors_of(broadcast, topic, [of_ann]) == known[1:]
+
+
+def test_a_cursor_that_is_read_again_is_as_it_is_now() -> None:
+    store, item = LateStore(), item_at(KEY)
+    store.fall_behind()
+    store.put_all([item])
+    assert read_again(store, [KEY, Key("group", "other")]) == [Cursor.of(item), None]
+    assert read_again(store, []) == []
+
+
 def test_a_pop_holds_its_leases_and_those_split_off_them_until_they_end() -> None:
     ends = {"attempt.1": 10, "attempt.2": 11, "attemptsplit": 12, "other": 12, "attempt.9": 12}
     leases = {token: Lease(token, number, 1, ms, 1) for number, (token, ms) in enumerate(ends.items())}
@@ -266,13 +301,15 @@ def test_messages_are_leased_or_waiting_until_they_are_due() -> None:
     seen = Cursor(KEY, 1, 999, leases, pages={"p": RetryPage("p", 5, 100, 0), "q": RetryPage("q", 50, 1_000, 0)})
     assert (seen.live(10), seen.retrying(10)) == (1 + 15, 4 + 12 + 1_100)
     assert (seen.live(9), seen.retrying(9)) == (1 + 15 + 2 + 14, 4 + 12 + 8 + 8 + 1_100)
+    aside = [Lease(f"~a{count}", count, count, SET_ASIDE_UNTIL_MS, 0) for count in (1, 2)]
+    assert replace(seen, leases=leases | {lease.token: lease for lease in aside}).aside == 3
     assert [lease.token for lease in seen.due(10)] == ["xt", "xtm", "~xt", "~xtm"]
 
 
 def test_a_cursor_is_read_as_it_was_made_and_as_the_last_pop_left_it() -> None:
     group = replace(GROUP, starts=[7], purged_at_ms=5)
     made = completed(group, 1, [])[0].to_be_made(3, 4, "ann")
-    assert (made.next, made.purged_at_ms, made.last_pop_at_ms, made.last_consumer_id) == (7, 5, 4, "ann")
+    assert made == Cursor(made.key, 3, 7, {}, None, 4, "ann", purged_at_ms=5, stands=False)
     item = after(None, steps.create(made)) or {}
     assert Cursor.of(item) == replace(made, stands=True)
     item = after(item, steps.write(made, steps.popped("bob", 9, "z"))) or {}

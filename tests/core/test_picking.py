@@ -324,7 +324,7 @@ def test_what_is_passed_is_not_among_the_offsets() -> None:
     takeovers = ((Lease("due", 4, 3, NOW, 1), range(1, 3)),)
     picked = Pick(takeovers, 3, 0, is_limited=False, is_capped_closely=False, is_partial=False, passed=[1])
     assert picked.offsets(Cursor(KEY, 0, 9, {})) == [5, 6, 9, 11]
-    assert picked.count == 4
+    assert (picked.count, picked.expired) == (4, 0)
 
 
 @pytest.mark.parametrize(
