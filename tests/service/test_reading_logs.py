@@ -16,6 +16,7 @@ from chalicelib.log.segment import Entry, Segment, empty
 from chalicelib.store import Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, key_of
+from local.memory.store import MemoryStore
 from tests.store.strict import StrictStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
@@ -266,3 +267,28 @@ def test_a_view_that_has_met_a_reset_says_so_until_the_log_is_read_again() -> No
     view.learn(replace(view.cursor, epoch=view.cursor.epoch + 1))
     view.learn(view.cursor)
     assert view.is_moved
+
+
+@pytest.mark.parametrize(("kind", "act"), [("log#", "produce"), ("delay#", "pop")])
+def test_only_the_last_segment_and_what_is_due_first_are_read(
+    kind: str, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, clock = MemoryStore(), Clock()
+    api = with_messages(store, clock, 0)
+    for number in range(4):
+        body = Random(number).randbytes(400).hex()
+        api.produce("t", {"messages": [{"body": body}, {"body": body, "delay_ms": 60_000}]})
+    read, counts = store.read, list[int]()
+
+    def counting(reads: Sequence[Read]) -> list[list[Item]]:
+        answers = read(reads)
+        counts.extend(sum(item["pk"].startswith(kind) for item in items) for items in answers)
+        return answers
+
+    monkeypatch.setattr(store, "read", counting)
+    other = instance(store, clock, 1)
+    if act == "produce":
+        other.produce("t", {"messages": [{"body": "a"}]})
+    else:
+        other.pop("t", "g", {})
+    assert max(counts) == 1
