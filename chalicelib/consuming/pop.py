@@ -272,10 +272,10 @@ class Popper:
         taken over. So do those after which a lease that may be gone would hold up an ordered queue."""
         own = next((batch for batch in acks if batch.cursor.key == view.cursor.key), None)
         if own:
-            is_first = own.is_late(view.cursor, self._runtime.now())
-            is_first = is_first or (bool(view.group.ordered) and own.leaves_a_rest(view.cursor))
+            seen = view.cursor
             view.carry(own)
-            if is_first:
+            is_late = own.is_late(seen, self._runtime.now())
+            if is_late or (view.group.ordered and own.leaves_a_rest(seen)):
                 self._settler.acknowledge(view.topic, view.group.name, [own])
                 view.riding = None
                 view.learn(own.cursor)

@@ -192,8 +192,13 @@ class ReceiptBatch:
         return self.receipts[0][1].group_id
 
     def is_late(self, cursor: Cursor, now: int) -> bool:
-        """Whether a lease of these receipts has expired, so that its other messages can be taken over."""
-        return any(lease.is_due(now) for token, lease in cursor.leases.items() if token in self.tokens)
+        """Whether a lease is over whose other messages can be taken: one that these receipts name, or, where they name
+        messages, one that holds some of these by now, or that may come back out of a page."""
+        tokens, by_message = self.tokens, self.settle_by == BY_MESSAGE
+        if by_message and any(page.due <= now for page in cursor.pages.values()):
+            return True
+        named = {receipt.offset for _, receipt in self.receipts} if by_message else set()
+        return any(lease.token in tokens or not named.isdisjoint(lease.owed_offsets) for lease in cursor.due(now))
 
     def leaves_a_rest(self, cursor: Cursor) -> bool:
         """Whether these settle a part of a lease that the cursor does not show: the rest is owed, or long gone."""

@@ -10,7 +10,7 @@ from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.consuming.receipt_batch import CursorFull, Plan, ReceiptBatch, Seen
 from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor import Cursor, Standing
+from chalicelib.cursors.cursor import Cursor, RetryPage, Standing
 from chalicelib.cursors.cursor_writes import LEASES_ROOM, Change, prolong, write
 from chalicelib.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark
 from chalicelib.cursors.receipt import Receipt
@@ -182,6 +182,22 @@ def test_a_part_of_an_unknown_lease_leaves_a_rest(indexes: list[int], is_known: 
 def test_receipts_of_a_lease_that_is_over_are_late(ends: int, is_late: bool) -> None:
     seen = cursor_of(replace(HELD, deadline=ends), lease(ends_in=0))
     assert naming(HELD, 0, seen=seen).is_late(seen, NOW) is is_late
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends", "is_late"),
+    [(BY_MESSAGE, NOW, True), (BY_MESSAGE, NOW + 1, False), (BY_DELIVERY, NOW, False), (BY_RECEIPT, NOW, False)],
+)
+@pytest.mark.parametrize("is_in_page", [True, False])
+def test_receipts_are_late_if_another_lease_that_may_hold_them_is_over(
+    rule: str, ends: int, is_late: bool, is_in_page: bool
+) -> None:
+    another = replace(HELD, token="another", deadline=ends)
+    page = RetryPage.holding("page", [another])
+    seen = replace(cursor_of(), pages={"page": page}) if is_in_page else cursor_of(another)
+    assert naming(HELD, 0, seen=seen, rule=rule).is_late(seen, NOW) is is_late
+    aside = cursor_of(replace(another, start=HELD.start + 1))
+    assert not naming(HELD, 0, seen=aside, rule=rule).is_late(aside, NOW)
 
 
 @pytest.mark.parametrize(("ends", "sooner"), [(NOW + 5, True), (NOW + 4, False), (NOW + 3, False), (UNKNOWN_MS, True)])

@@ -275,6 +275,39 @@ def test_by_message_an_old_receipt_that_rides_in_a_pop_acks(topic: Topic, clock:
     assert (popped["acked"], bodies(popped["messages"])) == (1, ["b"])
 
 
+@pytest.mark.parametrize("is_nacked", [True, False])
+def test_by_message_a_pop_gets_what_its_ack_leaves_of_a_later_lease(
+    topic: Topic, clock: Clock, acting: str, is_nacked: bool
+) -> None:
+    group = by(topic, "message")
+    topic.produce("a", "b")
+    old = group.take(2)
+    if is_nacked:
+        group.nack(*old, delay_ms=30_000)
+    else:
+        clock.sleep(30_000)
+        group.take(2)
+    clock.sleep(30_000)
+    popped = seen(group, acting).pop(ack=receipts(old[0]))
+    assert (popped["acked"], bodies(popped["messages"])) == (1, ["b"])
+
+
+def test_by_message_a_pop_gets_what_its_ack_leaves_of_a_retry_page(topic: Topic, clock: Clock, acting: str) -> None:
+    group = by(topic, "message")
+    topic.produce(*"ab" * (PARKED_MAX + 1))
+    pairs = [group.take(2) for _ in range(PARKED_MAX + 1)]
+    outside, (first, *later) = pairs[:-RETRY_PAGE_LEASES], pairs[-RETRY_PAGE_LEASES:]
+    for pair in outside:
+        group.nack(*pair, delay_ms=HOUR_MS - 1)
+    group.nack(*first, delay_ms=HOUR_MS)
+    for pair in later:
+        group.nack(*pair, delay_ms=2 * HOUR_MS)
+    group.ack(*(message for pair in outside for message in pair))
+    clock.sleep(HOUR_MS)
+    popped = seen(group, acting).pop(ack=receipts(first[0]))
+    assert (popped["acked"], bodies(popped["messages"])) == (1, ["b"])
+
+
 def test_a_nack_by_an_old_receipt_counts_the_attempts_of_the_message(topic: Topic, clock: Clock, acting: str) -> None:
     group = by(topic, "message", max_attempts=2)
     topic.produce("a")
