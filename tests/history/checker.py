@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
+from chalicelib.base import base64url
 from chalicelib.base.limits import DEAD_MS
 from chalicelib.catalogue.group import BY_KEY
 from chalicelib.cursors.cursor_writes import WITNESS_MS, WITNESSES_MAX
@@ -597,8 +598,14 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
     ends = [lease.until_ms for lease in own if lease.receipt == ack.receipt]
     if naming.names_more(case.history, ack.group) or ack.began_ms > max(ends, default=NEVER_MS) + WITNESS_MS:
         return True
+    return len(_given_up(case, ack, since_ms)) >= WITNESSES_MAX
+
+
+def _given_up(case: Case, ack: Settled, since_ms: int) -> set[object]:
+    """The leases of the queue that were given up since, or may have been. Those that nobody heard of: one of each pop
+    that failed, and one for each attempt that is missing between two."""
     given_up: set[object] = {
-        pop.began_ms  # nobody heard of its lease, which the next pop took over
+        pop.began_ms
         for pop in case.history.pops
         if pop.group == ack.group and pop.is_troubled and since_ms < pop.at_ms and pop.began_ms <= ack.at_ms
     }
@@ -607,11 +614,18 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
             continue
         for lost, by in pairwise(deliveries):
             if lost.receipt != by.receipt and since_ms < by.at_ms <= ack.at_ms:
-                given_up.add((lost.began_ms, lost.at_ms))
+                given_up.add(_lease_of(lost.receipt))
+                given_up |= {(_lease_of(lost.receipt), attempt) for attempt in range(lost.attempt + 1, by.attempt)}
         for settled in case.settled.get((group, place), ()):
             if settled.verb in ("extend", "nack") and since_ms < settled.at_ms and settled.began_ms <= ack.at_ms:
-                given_up.add(settled.receipt)
-    return len(given_up) >= WITNESSES_MAX
+                given_up |= {_lease_of(receipt) for receipt in (settled.receipt, settled.new_receipt) if receipt}
+    return given_up
+
+
+def _lease_of(receipt: str) -> object:
+    """What all receipts of a lease begin with. What no service has issued stands for a lease of its own."""
+    *lease, _ = (base64url.decoded(receipt) or b"").split(b":", 7)
+    return tuple(lease) if lease else receipt
 
 
 def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
