@@ -343,11 +343,6 @@ def test_a_receipt_stands_as_its_own_lease_does() -> None:
     assert [moved.standing("t", 2, offset) for offset in (2, 3)] == [Standing.LOST, Standing.OWED]
 
 
-def test_only_a_group_without_order_commits_what_waits_for_a_retry() -> None:
-    seen = Cursor(KEY, 1, 4, {"~t": Lease("~t", 2, 2, 5, 1)})
-    assert (seen.committed(ordered=True), seen.committed(ordered=False)) == (2, 4)
-
-
 def claimed(item: Item, token: str) -> Write:
     return steps.write(Cursor.of(item), steps.claim(token, 2, None, 1_000_500) + steps.not_beyond(END - 2))
 
@@ -421,6 +416,14 @@ def test_pruning_never_takes_away_other_messages_under_the_same_token() -> None:
     before = history.fates()
     history.apply(pruning)
     assert history.fates() == before
+
+
+def test_the_newest_32_witnesses_stay_until_ten_minutes_after_their_end() -> None:
+    leases = [Lease(f"t{number:02}", number, 1, number, 1, (mark(MOVED, [0]),)) for number in range(36)]
+    cursor = Cursor(KEY, 1, 36, {lease.token: lease for lease in leases})
+    for now, count in ((0, 4), (600_004, 4), (600_005, 5)):
+        gone = {effect.path[1] for effect in steps.prune(cursor, now).effects}
+        assert gone == {lease.token for lease in leases[:count]}
 
 
 def test_nothing_that_needs_a_lease_is_written_to_a_full_cursor() -> None:

@@ -108,13 +108,6 @@ def test_no_more_is_set_aside_than_may_be(made: tuple[Cursor, dict[int, Known]],
     assert len(picked.aside) - sum(len(run) for lease, run in picked.takeovers if lease.is_aside) <= most
 
 
-def test_the_key_that_is_ready_for_longest_comes_first_and_whole() -> None:
-    keys = ["a", "b", "a", "a"]
-    known = {offset: Known(key, 10 + offset) for offset, key in enumerate(keys)}
-    picked, _ = planned(Cursor(KEY, 0, 0, {}), known, 10, wanted=[0, 1, 2, 3])
-    assert picked.in_turn == [0, 2, 3, 1]
-
-
 def test_keys_come_in_the_order_of_their_first_messages_that_can_be_had() -> None:
     since_ms = [20, 30, 10, 20, 10, 5]
     known = {offset: Known("abcadb"[offset], ms) for offset, ms in enumerate(since_ms)}

@@ -34,7 +34,7 @@ def cursor_of(*leases: Lease, dead: int = 0) -> Cursor:
     return Cursor(KEY, 0, 100_000, {each.token: each for each in leases}, dead=dead)
 
 
-def batch_of(cursor: Cursor, *receipts: Receipt, rule: str = BY_RECEIPT) -> ReceiptBatch:
+def batch_of(cursor: Cursor, *receipts: Receipt, rule: str | None = BY_RECEIPT) -> ReceiptBatch:
     texts = [(str(number), each) for number, each in enumerate(receipts or (receipt(),))]
     return ReceiptBatch(cursor, texts, seen=Seen.FOUND, settle_by=rule, now=NOW)
 
@@ -127,9 +127,7 @@ def of_lease(each: Lease, index: int, epoch: int = 0) -> Receipt:
 
 
 def naming(each: Lease, *indexes: int, seen: Cursor, rule: str | None = BY_RECEIPT) -> ReceiptBatch:
-    batch = batch_of(seen, *(of_lease(each, index) for index in indexes))
-    batch.settle_by = rule
-    return batch
+    return batch_of(seen, *(of_lease(each, index) for index in indexes), rule=rule)
 
 
 def test_the_cursor_is_taken_to_be_as_the_newest_receipts_say() -> None:

@@ -298,9 +298,6 @@ def test_another_instance_that_knows_the_deleted_topic_moves_nothing(
     assert bodies(moved(again)) == ["hi"]
 
 
-# -- the setting ------------------------------------------------------------------------------------------------------
-
-
 def test_what_has_moved_counts_if_the_topic_is_deleted_just_then(topic: Topic, group: Group, client: Client) -> None:
     topic.produce("hi")
     message = group.take_one()
@@ -313,6 +310,9 @@ def test_what_has_moved_counts_if_the_topic_is_deleted_just_then(topic: Topic, g
 
     client.store.write_together = meanwhile  # type: ignore[method-assign]
     assert bury(group, message) == {"buried": 1, "failed": []}
+
+
+# -- the setting ------------------------------------------------------------------------------------------------------
 
 
 def test_the_setting_is_shown_changed_and_taken_away(topic: Topic, group: Group, clock: Clock) -> None:

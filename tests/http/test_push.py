@@ -18,7 +18,7 @@ from tests.http.test_metrics import Scrape
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 from tests.support.consumer import OK, Call, Consumer, failing
-from tests.support.troubled_store import TroubledStore, unavailable
+from tests.support.troubled_store import Trouble, TroubledStore, unavailable
 
 URL = "https://shop.example/hooks"
 
@@ -286,10 +286,8 @@ def test_a_report_says_when_a_message_is_tried_again(
     assert group.totals() == (0, 0, 0, 0)
 
 
-def test_a_report_during_trouble_with_the_store_loses_nothing(
-    store: TroubledStore, topic: Topic, group: Group, consumer: Consumer, clock: Clock
-) -> None:
-    _, b = topic.produce("a", "b")
+def refusing_a_write(store: TroubledStore) -> Trouble:
+    """The next one alone."""
 
     def once(verb: str, _about: Any) -> Exception | None:
         if verb != "write":
@@ -297,8 +295,16 @@ def test_a_report_during_trouble_with_the_store_loses_nothing(
         store.before = unavailable()
         return StoreUnavailable("the store throttled")
 
+    return once
+
+
+def test_a_report_during_trouble_with_the_store_loses_nothing(
+    store: TroubledStore, topic: Topic, group: Group, consumer: Consumer, clock: Clock
+) -> None:
+    _, b = topic.produce("a", "b")
+
     def answer(_call: Call) -> Answer:
-        consumer.react, store.before = None, once
+        consumer.react, store.before = None, refusing_a_write(store)
         return failing({"itemIdentifier": b["message_id"]})
 
     consumer.react = answer
@@ -315,14 +321,8 @@ def test_what_a_call_has_acked_is_settled_though_the_next_pop_fails(
     group.change(push={"url": URL, "batch": 1})
     topic.produce("a", "b")
 
-    def once(verb: str, _about: Any) -> Exception | None:
-        if verb != "write":
-            return None
-        store.before = unavailable()
-        return StoreUnavailable("the store throttled")
-
     def answer(_call: Call) -> Answer:
-        store.before = once
+        store.before = refusing_a_write(store)
         return OK
 
     consumer.react = answer

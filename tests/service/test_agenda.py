@@ -178,23 +178,6 @@ def test_leases_of_a_group_that_gets_an_end_of_attempts_end_in_time(api: Api, st
     assert api.get_group("t", "g")["dead"] == 1
 
 
-def test_who_knows_a_deleted_group_makes_appointments_for_its_successor(
-    api: Api, store: MemoryStore, clock: Clock
-) -> None:
-    other = instance(store, clock, 2)
-    api.put_group("t", "g", {"max_attempts": None})
-    other.pop("t", "g", {})
-    api.delete_group("t", "g")
-    api.put_group("t", "g", {"max_attempts": 1})
-    api.produce("t", {"messages": [{"body": "a"}]})
-    [message] = api.pop("t", "g", {"invisible_ms": 10 * MINUTE_MS})["messages"]
-    other.extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": HOUR_MS // 2})
-    minutes(api, clock, 10)  # by then the appointment of the group's change is over
-    clock.sleep(20 * MINUTE_MS)
-    minutes(api, clock, 1)
-    assert api.get_group("t", "g")["dead"] == 1
-
-
 def test_a_message_of_an_outbox_that_is_sent_late_comes_soon_after(api: Api, store: MemoryStore, clock: Clock) -> None:
     item = api.outbox_item("t", {"body": "a"})
     minutes(api, clock, STORED_LATE_MS_MAX // MINUTE_MS - 1)

@@ -69,7 +69,7 @@ def dying_in(step: str) -> Iterator[None]:
 # -- logs -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_ends_of_logs_and_what_was_stored_since_an_instant(world: World) -> None:
+def test_ends_of_logs_and_resets_to_an_instant_count_the_newest(world: World) -> None:
     world.clock.sleep(1_000)
     world.topic.produce("a", "b", queue=1)
     other = world.look()
@@ -220,7 +220,7 @@ def test_a_cancel_that_was_only_decided_is_carried_out_first(world: World) -> No
 # -- decisions about what was sent before -----------------------------------------------------------------------------
 
 
-def test_transactions(world: World) -> None:
+def test_a_transaction_is_decided_once_and_a_repeat_gets_the_same(world: World) -> None:
     path = f"{world.topic.path}/transactions"
     begun = [world.client.post(path, messages=[{"body": body}]).json["transaction_id"] for body in "abc"]
     committed = world.client.post(f"{path}/{begun[1]}/commit")
@@ -232,7 +232,7 @@ def test_transactions(world: World) -> None:
     assert (first.status, [answer.json for answer in others[:1]], others[1].status) == (200, [committed.json], 409)
 
 
-def test_a_transaction_whose_payload_is_lost(world: World) -> None:
+def test_a_transaction_whose_payload_is_lost_cannot_be_committed(world: World) -> None:
     path = f"{world.topic.path}/transactions"
     begun = world.client.post(path, messages=[{"body": Random(1).randbytes(2_000).hex()}]).json["transaction_id"]
     payloads = [key for key in world.store._items if key.startswith("payload#")]
@@ -241,7 +241,7 @@ def test_a_transaction_whose_payload_is_lost(world: World) -> None:
     assert world.look().post(f"{path}/{begun}/commit").problem == (503, "StoreUnavailable")
 
 
-def test_a_reply_that_is_repeated_when_it_is_too_late_for_one(world: World) -> None:
+def test_a_reply_may_be_repeated_when_it_is_too_late_for_one(world: World) -> None:
     asked = world.client.post(f"{world.topic.path}/requests", body="a", wait_ms=0, timeout_ms=1_000)
     path = f"/requests/{asked.json['correlation_id']}/reply"
     assert world.client.post(path, body="b").status == 201
@@ -249,7 +249,7 @@ def test_a_reply_that_is_repeated_when_it_is_too_late_for_one(world: World) -> N
     assert world.look().post(path, body="b").status == 201
 
 
-def test_a_dedup_id_whose_queue_is_full(world: World) -> None:
+def test_a_dedup_id_is_known_again_though_its_queue_is_full(world: World) -> None:
     [made] = world.topic.produce({"body": "a", "dedup_id": "d"}, queue=1)
     other = world.look()
     with patch("chalicelib.producing.depths.Depths.full", return_value={1: QueueFull("full")}):
