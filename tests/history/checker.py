@@ -51,6 +51,9 @@ class Case:
         self.keys = {sent.body: sent.key for sent in history.sent}
         self.began = {sent.body: sent.began_ms for sent in history.sent}
         self.sent = {sent.body: sent for sent in history.sent}
+        self.waiting = {sent.body for sent in history.sent if sent.due_ms}
+        self.waiting.update(body for begun in history.begun for body in begun.bodies)
+        """What waits before it enters the log, for its time or for a decision."""
         self.cancels: dict[str, list[Cancelled]] = defaultdict(list)
         self.ids_seen: dict[str, int] = {}
         """When a message was first delivered to anybody."""
@@ -141,8 +144,7 @@ class Case:
                 return place[0] == queue and place[1] < offset
             case int(instant):
                 return self.sent_ms(place) < instant + OFF_MS
-        sent = self.sent.get(self.history.log[place])
-        waits = reset.to == "now" and sent is not None and sent.due_ms > 0
+        waits = reset.to == "now" and self.history.log[place] in self.waiting
         return self.sent_ms(place) <= reset.at_ms + purges.unsure_ms(SKEW_MS) * waits
 
     def renewed(self, group: str, place: Place) -> set[str]:

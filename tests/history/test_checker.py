@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from chalicelib.cursors.receipt import Receipt, sign
+from tests.history import checker
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import Asked, Cancelled, Delivered, History, Purge, Redrive, Reset, Rules, Sent, Shown
+from tests.history.facts import Asked, Begun, Cancelled, Delivered, History, Purge, Redrive, Reset, Rules, Sent, Shown
 from tests.history.purges import nothing_sent_before_a_purge_comes_after_it
 
 FOUND = {"look_ups_match_the_log"}
@@ -500,3 +501,18 @@ def test_a_purge_allows_for_clocks_that_are_a_little_apart(before_ms: int, is_wr
     judged.sent[0].at_ms = judged.resets[0].began_ms - before_ms
     wrong = [*nothing_sent_before_a_purge_comes_after_it(judged, skew_ms=2_000)]
     assert bool(wrong) == is_wrong
+
+
+@pytest.mark.parametrize(("due_ms", "is_begun"), [(0, False), (1, False), (0, True)])
+@pytest.mark.parametrize("after_ms", [1_500, 1_501])
+def test_only_what_waits_may_miss_a_purge_by_a_clock_that_is_ahead(
+    monkeypatch: pytest.MonkeyPatch, due_ms: int, is_begun: bool, after_ms: int
+) -> None:
+    """It waits for its time, or for the decision about its transaction."""
+    monkeypatch.setattr(checker, "SKEW_MS", 2_000)
+    judged = history(resets=[Reset("g", 100, 200, "now")], drained={"g": set()})
+    judged.sent[0].began_ms, judged.sent[0].due_ms = 200 + after_ms, due_ms
+    if is_begun:
+        judged.begun = [Begun(["a"], 500, 5_000, 200 + after_ms, 300 + after_ms, "t")]
+    may_miss = after_ms == 1_500 and (due_ms > 0 or is_begun)
+    assert ("no_message_is_lost" in broken(judged)) != may_miss

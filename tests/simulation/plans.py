@@ -184,6 +184,7 @@ SKEWED = Plan(
     delayed=0.3,
     ttls=0.2,
     dedup_ids=3,
+    resets=6,
     wipes=2,
     redrives=2,
     max_attempts=4,

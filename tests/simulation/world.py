@@ -106,7 +106,7 @@ class World:
         late_write_ms = LATE_WRITE_MS_MAX if is_late else LATE_WRITE_MS
         try:
             with ExitStack() as settings:
-                settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms))
+                settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms + self._plan.apart_ms))
                 late_ms = self._plan.apart_ms + self._plan.faults.stale_ms_max
                 settings.enter_context(short_appointments(late_write_ms, late_ms))
                 settings.enter_context(clocks_apart(self._plan.apart_ms))
