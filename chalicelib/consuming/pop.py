@@ -292,6 +292,7 @@ class Popper:
         try:
             if allowed:
                 popped = self._claim(view, allowed)
+                popped.is_limited = popped.is_limited or picked.is_limited
         except StoreUnavailable:
             allowed = 0 if view.ask.attempt_id else allowed  # keeps the permits of what it may have leased
             raise

@@ -18,6 +18,13 @@ def test_a_pop_that_meets_the_cap_gets_fewer_and_says_so(topic: Topic) -> None:
     assert group.pop() == {**EMPTY, "limited": "in_flight"}
 
 
+def test_a_pop_that_the_cap_cuts_short_says_so_also_with_a_rate(topic: Topic) -> None:
+    group = topic.group("capped", max_in_flight=3, rate_limit=100)
+    topic.produce(*"abcd")
+    popped = group.pop(max_messages=4)
+    assert (bodies(popped["messages"]), popped["limited"]) == (["a", "b", "c"], "in_flight")
+
+
 def test_a_pop_that_fills_the_cap_exactly_is_not_limited(topic: Topic) -> None:
     group = topic.group("billing", max_in_flight=3)
     topic.produce(*"abcde")
