@@ -348,7 +348,7 @@ def _no_message_is_lost(case: Case) -> Iterator[str]:
             resets = case.resets.get(group, ())
             since = max((reset.began_ms for reset in resets if _surely_returns(case, reset, place)), default=0)
             acks = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "ack"]
-            is_settled = any(ack.outcome in ("ok", "unknown") and ack.at_ms >= since for ack in acks)
+            is_settled = any(naming.may_have_acked(case, ack) and ack.at_ms >= since for ack in acks)
             if is_settled or case.is_perhaps_purged(group, place) or _may_be_expired(case, group, place):
                 continue
             if not any(reset.at_ms >= since and case.may_skip(reset, place) for reset in resets):

@@ -45,6 +45,17 @@ def may_have_counted(history: History, fact: Settled) -> bool:
     return is_in_doubt and _is_taken_meanwhile(history, fact)
 
 
+def may_have_acked(case: Case, ack: Settled) -> bool:
+    """Whether it counted, or may have: also one that was refused since its lease was over by the clock of its instance,
+    if its write came again when an extension had made the same lease last longer."""
+    others = case.settled[ack.group, ack.place]
+    is_extended = any(
+        other.verb == "extend" and other.outcome in DONE and other.at_ms >= ack.began_ms for other in others
+    )
+    comes_again = ack.is_troubled and ack.outcome == "LeaseLost" and _rule(case.history, ack.group) == BY_DELIVERY
+    return ack.outcome in DONE or (comes_again and is_extended)
+
+
 def _is_taken_meanwhile(history: History, fact: Settled) -> bool:
     """By a pop that overlaps, be it one that nobody heard of."""
     pops = (pop for pop in history.pops if pop.group == fact.group and pop.is_troubled)

@@ -156,6 +156,25 @@ def test_a_repeated_attempt_may_show_the_receipt_of_an_extension(
     assert ("stale_receipts_are_refused" in broken(judged)) == is_wrong
 
 
+@pytest.mark.parametrize(
+    ("settle_by", "is_troubled", "extended_ms", "is_lost"),
+    [
+        ("delivery", True, 300, False),
+        ("delivery", True, 150, True),
+        ("delivery", False, 300, True),
+        ("receipt", True, 300, True),
+    ],
+)
+def test_a_refused_ack_may_count_once_its_lease_was_extended(
+    settle_by: str, is_troubled: bool, extended_ms: int, is_lost: bool
+) -> None:
+    ack = replace(settled("ack", "r", 210, "LeaseLost"), is_troubled=is_troubled)
+    extend = settled("extend", "r", extended_ms, until_ms=900)
+    rules = {"g": Rules(5, 9, settle_by=settle_by)}
+    judged = history(delivered("r", 100, 200), settled=[ack, extend], drained={"g": set()}, rules=rules)
+    assert ("no_message_is_lost" in broken(judged)) == is_lost
+
+
 @pytest.mark.parametrize("settle_by", ["receipt", "delivery"])
 @pytest.mark.parametrize(
     ("more", "taken_ms", "is_wrong"),
