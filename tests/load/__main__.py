@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 
 from tests.load import torment
 from tests.load.run import Plan, Report, play, summary
+from tests.support.arguments import above_zero, at_least_one
 from tests.support.emulators import DYNOXIDE, ROOT, dynoxide
 
 ROUND_SECONDS = 5.0
@@ -75,12 +76,14 @@ def _played(endpoint: str, plan: Plan) -> Report:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10, help="how long callers are at work in all")
-    parser.add_argument("--torment", type=float, default=0, metavar="MINUTES", help="the same, in tormented processes")
+    parser.add_argument("--seconds", type=above_zero, default=10, help="how long callers are at work in all")
+    parser.add_argument(
+        "--torment", type=above_zero, default=0, metavar="MINUTES", help="the same, in tormented processes"
+    )
     parser.add_argument("--processes", type=int, default=0, help="instances that are processes; 0: threads instead")
-    parser.add_argument("--threads", type=int, default=3, help="instances that are threads of this process")
+    parser.add_argument("--threads", type=at_least_one, default=3, help="instances that are threads of this process")
     parser.add_argument("--kills", type=int, default=0, help="how many of the processes are killed halfway")
-    parser.add_argument("--queues", type=int, default=2)
+    parser.add_argument("--queues", type=at_least_one, default=2)
     parser.add_argument("--seed", type=int, default=0, help="of the first round; it does not replay what threads do")
     parser.add_argument("--endpoint", help="of a DynamoDB emulator; without it one is started")
     asked = parser.parse_args()

@@ -21,6 +21,7 @@ from tests.mutants.reach import Reach
 from tests.mutants.results import HEADS, Results, report
 from tests.mutants.running import Judge, Verdict, apart, hasten, judged
 from tests.mutants.types import types
+from tests.support.arguments import above_zero, at_least_one
 
 _NAMES = (
     *("cursors", "consuming", "log", "producing", "delays", "dead_letters"),
@@ -204,11 +205,13 @@ def _judge_by_histories(stage: _Stage, hot: bool) -> None:
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("rooms", nargs="*", choices=[*ROOMS, []], metavar="room", help=", ".join(ROOMS))
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seconds", type=float, default=30, help="of tests for each mutant")
+    parser.add_argument("--processes", type=at_least_one, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=above_zero, default=30, help="of tests for each mutant")
     parser.add_argument("--histories", type=int, default=500, help="for each mutant that the tests let live")
     parser.add_argument("--decisions", action="store_true", help="only guards, conditions and fences")
-    parser.add_argument("--one-in", type=int, default=1, help="only a sample: one mutant in so many, always the same")
+    parser.add_argument(
+        "--one-in", type=at_least_one, default=1, help="only a sample: one mutant in so many, always the same"
+    )
     parser.add_argument("--again", action="store_true", help="judge again what survived without an excuse")
     parser.add_argument("--report", action="store_true", help="only say what is known")
     return parser.parse_args()

@@ -37,7 +37,7 @@ class Reach:
         self._forget_changed(paths)
         new = [name for name in runs if name not in self.runners]
         for first in range(0, len(new), _AT_ONCE):
-            sys.__stderr__.write(f"\rmeasuring {first} of {len(new)} ")
+            sys.__stderr__.write(f"\rmeasuring what {self._file.stem} reach: {first} of {len(new)} ")
             self._measure(paths, {name: runs[name] for name in new[first : first + _AT_ONCE]})
 
     def _forget_changed(self, paths: Sequence[Path]) -> None:
@@ -83,7 +83,9 @@ class Reach:
             name: {runner: f"{mask:x}" for runner, mask in masks.items()} for name, masks in self._functions.items()
         }
         kept = {"runners": self.runners, "versions": self._versions, "functions": functions}
-        self._file.write_text(json.dumps(kept))
+        whole = self._file.with_suffix(".new")
+        whole.write_text(json.dumps(kept))
+        whole.replace(self._file)  # who interrupts it leaves what was there
 
     def breadths(self) -> Counter[str]:
         """How many functions each runner reaches: those that reach few say most about them."""

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from multiprocessing import get_context
+from multiprocessing.pool import Pool
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.planted import finding
 from tests.simulation.reach import measured, tables
 from tests.simulation.world import World, play
+from tests.support.arguments import above_zero, at_least_one
 
 _CHUNK = 25
 _ROUND = 500
@@ -30,7 +34,8 @@ def main() -> int:
         return _show_reach(asked)
     began, played = time.perf_counter(), 0
     bad: list[int] = []
-    with get_context("fork").Pool(asked.processes) as pool:
+    is_whole = False
+    with _pool(asked.processes) as pool, suppress(KeyboardInterrupt):
         for seeds in _rounds(asked):
             for seed, violations in pool.imap(_judged, seeds, _CHUNK):
                 played += 1
@@ -39,15 +44,21 @@ def main() -> int:
                     print(f"seed {seed}: {violation}", flush=True)
             if sys.stderr.isatty():
                 print(f"\r{played} histories, {len(bad)} bad", end="", file=sys.stderr, flush=True)
+        is_whole = True
     seconds = time.perf_counter() - began
     print(
         f"{played} histories from seed {asked.seed} on, {len(bad)} with violations;"
-        f" {played / seconds:.0f} a second in {asked.processes} processes"
+        f" {played / seconds:.0f} a second in {asked.processes} processes{'' if is_whole else '; interrupted'}"
     )
     if bad:
         print(f"\nseed {min(bad)}, to be played again by: python -m tests.simulation --history --seed {min(bad)}")
         _show(min(bad))
-    return 1 if bad else 0
+    return 1 if bad else 0 if is_whole else 130
+
+
+def _pool(processes: int) -> Pool:
+    """Of processes that leave an interrupt to this one."""
+    return get_context("fork").Pool(processes, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
 
 def _judged(seed: int) -> tuple[int, list[str]]:
@@ -80,7 +91,7 @@ def _show(seed: int) -> int:
 
 def _show_findings(processes: int) -> int:
     """The first seed that finds each planted bug."""
-    with get_context("fork").Pool(processes) as pool:
+    with _pool(processes) as pool:
         for name, seed in zip(MUTANTS, pool.imap(finding, MUTANTS), strict=True):
             print(f'    "{name}": {seed},', flush=True)
     return 0
@@ -96,9 +107,9 @@ def _show_reach(asked: argparse.Namespace) -> int:
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds from there on")
-    parser.add_argument("--minutes", type=float, default=0, help="go on for so long instead")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seeds", type=at_least_one, default=1, help="how many seeds from there on")
+    parser.add_argument("--minutes", type=above_zero, default=0, help="go on for so long instead")
+    parser.add_argument("--processes", type=at_least_one, default=os.cpu_count() or 1)
     parser.add_argument("--history", action="store_true", help="print all that happened in the history of --seed")
     parser.add_argument("--planted", action="store_true", help="print the first seed that finds each planted bug")
     parser.add_argument("--reach", action="store_true", help="print what the histories of the seeds reach and do not")
