@@ -138,6 +138,7 @@ class Consumers:
         moving = list(moving)
         while moving:
             now, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
+            now = [one for one in now if purged_at_ms is None or (one[0].purged_at_ms or 0) <= purged_at_ms]
             writes = [
                 reset(cursor, offset, purged_at_ms) if cursor.stands else create(cursor) for cursor, offset in now
             ]
@@ -149,7 +150,7 @@ class Consumers:
                 elif item:
                     met = Cursor.of(item)
                     is_forgotten = met.last_pop_at_ms is None and cursor.last_pop_at_ms is not None
-                    if not is_forgotten and (purged_at_ms is None or (met.purged_at_ms or 0) <= purged_at_ms):
+                    if not is_forgotten:
                         moving.append((met, offset))
 
     def moving(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> list[tuple[Cursor, int]]:
