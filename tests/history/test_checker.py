@@ -11,7 +11,20 @@ from chalicelib.cursors.receipt import Receipt, sign
 from tests.history import checker
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import Asked, Begun, Cancelled, Delivered, History, Purge, Redrive, Reset, Rules, Sent, Shown
+from tests.history.facts import (
+    Asked,
+    Begun,
+    Cancelled,
+    Delivered,
+    History,
+    Purge,
+    Redrive,
+    Reset,
+    Resized,
+    Rules,
+    Sent,
+    Shown,
+)
 from tests.history.purges import nothing_sent_before_a_purge_comes_after_it
 
 FOUND = {"look_ups_match_the_log"}
@@ -60,6 +73,19 @@ def test_a_reset_ends_a_lease_on_clocks_that_differ() -> None:
     """The lease after it had run out by its own clock before the reset began by ours: seed 185832 of a run."""
     judged = history(delivered("r", 412, 2_519), delivered("s", 1_057, 1_058), resets=[Reset("g", 1_075, 10**15)])
     assert broken(judged) == set()
+
+
+def test_a_reset_does_not_reach_a_queue_that_has_left() -> None:
+    """An ack was confirmed there: seed 73013756 of a run."""
+    there = (1, 0)
+    acks = [replace(settled("ack", "r", at_ms), place=there) for at_ms in (200, 6_000)]
+    judged = history(replace(delivered("r", 100, 900), place=there), settled=acks, resets=[Reset("g", 4_000, 5_000)])
+    judged.log = {there: "a"}
+    assert "a_reset_ends_every_receipt" in broken(judged)
+    judged.resized = [Resized(1, 1_000)]
+    assert "a_reset_ends_every_receipt" not in broken(judged)
+    judged.settled = acks[1:]
+    assert "a_reset_ends_every_receipt" in broken(judged)
 
 
 def test_a_reset_may_end_the_lease_of_the_pop_that_answers_last() -> None:
