@@ -242,7 +242,7 @@ class Claimer:
         deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
         noted_ms, is_alone = now if view.ask.notes_first else None, bool(view.group.ordered)
         taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, is_alone, noted_ms)
-        if view.group.is_by_key or picked.is_capped_closely:  # it counts on what these acks settle
+        if view.group.ordered or picked.is_capped_closely:  # it counts on what these acks settle
             taken += cursor_writes.unchanged(lease for lease, _ in riding.acked)
         if view.group.is_by_key:
             for lease in overdue(view.cursor, view.group, picked, now, riding.tokens):

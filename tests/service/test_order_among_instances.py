@@ -1,4 +1,4 @@
-"""The order of a key, when other calls come between the look of a pop and its write."""
+"""The order of a queue, and of a key, when other calls come between the look of a pop and its write."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def clock() -> Clock:
     return Clock()
 
 
-def prepared(store: MemoryStore, clock: Clock, *keys: str) -> Api:
+def prepared(store: MemoryStore, clock: Clock, *keys: str, ordered: bool | str = "key") -> Api:
     api = instance(store, clock)
     api.put_topic("t", {"queues": 1})
-    api.put_group("t", "g", {"ordered": "key", "invisible_ms": 1_000})
+    api.put_group("t", "g", {"ordered": ordered, "invisible_ms": 1_000})
     api.produce("t", {"messages": [{"body": key, "key": key} for key in keys]})
     return api
 
@@ -70,6 +70,20 @@ def test_an_ack_in_a_pop_takes_nothing_behind_what_is_nacked_meanwhile(store: In
     api.produce("t", {"messages": [{"body": key, "key": key} for key in "ac"]})
     store.meanwhile = lambda: other.nack("t", "g", {"receipts": [first], "delay_ms": 60_000})
     assert offsets(pop(api, 10, ack=[first])) == [3]
+
+
+@pytest.mark.parametrize(("act", "wait"), [("extend", "invisible_ms"), ("nack", "delay_ms")])
+def test_an_ack_of_what_is_left_of_a_lease_takes_nothing_if_that_has_moved(
+    store: Interrupted, clock: Clock, act: str, wait: str
+) -> None:
+    """The other message of the lease was nacked before, so the ack leaves the lease there."""
+    api, other = prepared(store, clock, "a", "b", "c", ordered=True), instance(store, clock, 7)
+    _, (first, second) = pop(api, 2)
+    api.nack("t", "g", {"receipts": [first], "delay_ms": 0})
+    store.meanwhile = lambda: getattr(other, act)("t", "g", {"receipts": [second], wait: 60_000})
+    assert offsets(pop(api, 10, ack=[second])) == []
+    clock.ms += 60_000
+    assert offsets(pop(api, 10)) == [0, 1, 2]
 
 
 def test_what_is_extended_after_its_end_is_not_passed(store: Interrupted, clock: Clock) -> None:
