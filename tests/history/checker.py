@@ -69,6 +69,7 @@ class Case:
             self.delivered[delivered.group, delivered.place].append(delivered)
         for settled in history.settled:
             self.settled[settled.group, settled.place].append(settled)
+        self.extended_unheard = pops.extended_unheard(history)
         for (group, _), deliveries in self.delivered.items():
             begins_anew = group in self.resets or self.redriven_after(group, 0)
             deliveries.sort(key=lambda lease: (0 if begins_anew else lease.attempt, lease.at_ms))
@@ -432,6 +433,8 @@ def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
         rules = case.history.rules.get(delivered.group)
         if rules is None or not rules.ordered or case.comes_back(delivered.group):
             continue
+        if delivered.receipt in case.extended_unheard:
+            continue
         lost = case.history.lost if rules.ordered == BY_KEY else ()  # nobody knows their keys any more
         for place, body in case.history.log.items():
             is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1] and place not in lost
@@ -501,8 +504,9 @@ def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
     for delivered in case.history.delivered:
         if naming.is_extended(case, delivered.group, delivered.place):
             continue
-        if delivered.until_ms + OFF_MS < delivered.asked_ms and delivered.receipt not in renewed:
-            asked = f"asked for it until {delivered.asked_ms}"
+        asked_ms = case.extended_unheard.get(delivered.receipt, delivered.asked_ms)
+        if delivered.until_ms + OFF_MS < asked_ms and delivered.receipt not in renewed:
+            asked = f"asked for it until {asked_ms}"
             yield f"{delivered.group} got {delivered.place} until {delivered.until_ms}, and {asked}"
     for extend in case.history.settled:
         if extend.outcome == "ok" and extend.until_ms + OFF_MS < extend.asked_ms:
@@ -605,7 +609,7 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
 
 def _given_up(case: Case, ack: Settled, since_ms: int) -> set[object]:
     """The leases of the queue that were given up since, or may have been. Those that nobody heard of: one of each pop
-    that failed, and one for each attempt that is missing between two."""
+    that failed, one for each attempt that is missing between two, and one for each extend that was not answered."""
     given_up: set[object] = {
         pop.began_ms
         for pop in case.history.pops
@@ -620,7 +624,10 @@ def _given_up(case: Case, ack: Settled, since_ms: int) -> set[object]:
                 given_up |= {(_lease_of(lost.receipt), attempt) for attempt in range(lost.attempt + 1, by.attempt)}
         for settled in case.settled.get((group, place), ()):
             if settled.verb in ("extend", "nack") and since_ms < settled.at_ms and settled.began_ms <= ack.at_ms:
-                given_up |= {_lease_of(receipt) for receipt in (settled.receipt, settled.new_receipt) if receipt}
+                is_unheard = settled.verb == "extend" and settled.outcome != "ok"
+                is_unheard = is_unheard and naming.may_have_counted(case.history, settled)
+                new_receipt = f"after {settled.receipt}" if is_unheard else settled.new_receipt
+                given_up |= {_lease_of(receipt) for receipt in (settled.receipt, new_receipt) if receipt}
     return given_up
 
 
@@ -704,7 +711,7 @@ def _attempts_count_up(case: Case) -> Iterator[str]:
     for (group, place), leases in case.leases():
         if group in case.resets or case.redriven_after(group, 0):
             continue
-        renewed = case.renewed(group, place)
+        renewed = case.renewed(group, place) | case.extended_unheard.keys()
         for first, second in pairwise(sorted(leases, key=lambda lease: lease.at_ms)):
             is_later = second.began_ms > max(first.at_ms, first.answered_ms)
             is_wrong = second.attempt == first.attempt or (is_later and second.attempt < first.attempt)

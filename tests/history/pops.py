@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
 from tests.history import naming
-from tests.history.facts import NEVER_MS, Attempted, Delivered, History, Paused, Place
+from tests.history.facts import NEVER_MS, Attempted, Delivered, History, Paused, Place, Settled
 
 if TYPE_CHECKING:
     from tests.history.checker import Case
+
+_Delivery = tuple[str, Place, int, int]
+"""What a pop took: group, place, when its attempt id was first used, and the attempt of the message."""
 
 PAUSE_LATE_MS = 500
 """A pop may read settings of its group that are this old."""
@@ -74,7 +77,7 @@ def a_repeated_attempt_gets_the_same_messages(
     lost = {delivered.receipt for delivered in history.delivered if delivered.place in history.lost}
     ends = {delivered.receipt: min(delivered.until_ms, gone_ms(delivered.place)) for delivered in history.delivered}
     places = {delivered.receipt: delivered.place for delivered in history.delivered}
-    renewed = {settled.new_receipt for settled in history.settled}
+    renewed = {settled.new_receipt for settled in history.settled} | extended_unheard(history).keys()
     touched = naming.touched(history)
     shown = {settled.receipt: settled.began_ms for settled in history.settled}
     for (group, name), calls in attempts.items():
@@ -95,6 +98,33 @@ def a_repeated_attempt_gets_the_same_messages(
             known = {*first.receipts, *renewed, *unseen}
             if held - lost - set(second.receipts) or set(second.receipts) - known:
                 yield f"{group} {name} took {len(held)} at {first.at_ms}, and got others at {second.at_ms}"
+
+
+def extended_unheard(history: History) -> dict[str, int]:
+    """Receipts that only a repeat of their pop has shown, since nobody heard of the extend that gave them, with the
+    earliest end that was asked for then. An extend gives one. Groups where receipts name more than a lease are left
+    out."""
+    shown_ms: dict[_Delivery, dict[str, int]] = defaultdict(dict)
+    deliveries: dict[str, _Delivery] = {}
+    for lease in sorted(history.delivered, key=lambda lease: lease.answered_ms):
+        deliveries[lease.receipt] = (lease.group, lease.place, lease.first_ms, lease.attempt)
+        shown_ms[deliveries[lease.receipt]].setdefault(lease.receipt, lease.answered_ms)
+    unheard: dict[_Delivery, list[Settled]] = defaultdict(list)
+    for fact in sorted(history.settled, key=lambda fact: fact.began_ms):
+        delivery = deliveries.get(fact.receipt)
+        if delivery is None or fact.verb != "extend" or naming.names_more(history, fact.group):
+            continue
+        if fact.new_receipt:
+            deliveries.setdefault(fact.new_receipt, delivery)
+        elif naming.may_have_counted(history, fact):
+            unheard[delivery].append(fact)
+    heard = {fact.new_receipt for fact in history.settled}
+    asked: dict[str, int] = {}
+    for delivery, extends in unheard.items():
+        _, *later = shown_ms[delivery].items()
+        new = [receipt for receipt, ms in later if receipt not in heard and ms >= extends[0].began_ms]
+        asked |= dict.fromkeys(new[: len(extends)], min(extend.asked_ms for extend in extends))
+    return asked
 
 
 def _may_be_unseen(history: History, group: str, place: Place, over: Collection[Place]) -> bool:

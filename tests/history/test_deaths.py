@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.base.limits import STORE_DEADLINE_MS
-from tests.history.checker import SKEW_MS
+from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
 from tests.history.facts import NEVER_MS, Asked, Attempted, History, Purge, Redrive, Rules, Settled
 from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
@@ -106,6 +106,42 @@ def test_a_repeat_of_an_ordered_group_brings_what_an_expired_one_held_up(ordered
     judged.log = {(0, 0): "expired", (0, 1): "b", (1, 0): "a"}
     ends = {(0, 0): 150, (0, 1): NEVER_MS, (1, 0): NEVER_MS}
     assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
+
+
+LASTS = "a_lease_lasts_as_long_as_asked"
+SAME = "a_repeated_attempt_gets_the_same_messages"
+COUNTS = "attempts_count_up"
+
+
+@pytest.mark.parametrize(
+    ("extends", "shown", "wrong"),
+    [
+        ([(250, 800, "unknown")], ["s"], set()),
+        ([(250, 801, "unknown")], ["s"], {LASTS}),  # its own holder asked for more
+        ([(401, 800, "unknown")], ["s"], {LASTS, SAME, COUNTS}),  # later than the answer
+        ([(250, 800, "LeaseLost")], ["s"], {LASTS, SAME, COUNTS}),
+        ([], ["s"], {LASTS, SAME, COUNTS}),
+        ([(250, 800, "unknown")], ["s", "t"], {LASTS, SAME, COUNTS}),  # it gave one receipt
+        ([(250, 800, "unknown"), (450, 800, "unknown")], ["s", "t"], set()),
+    ],
+)
+def test_a_repeat_may_show_an_extension_that_nobody_heard_of(
+    extends: list[tuple[int, int, str]], shown: list[str], wrong: set[str]
+) -> None:
+    """It was extended to less than its pop had asked for, and the reply was lost: seed 73003262 of a run."""
+    times = [(receipt, 200 * number, 1_000 if number == 1 else 800) for number, receipt in enumerate(["r", *shown], 1)]
+    leases = [
+        replace(delivered(receipt, at_ms, until_ms), answered_ms=at_ms, asked_ms=1_000 + OFF_MS, first_ms=100)
+        for receipt, at_ms, until_ms in times
+    ]
+    kept = replace(delivered("kept", 200, 5_000), place=(0, 1), answered_ms=200)
+    attempts = [Attempted("g", "a", at_ms - 10, at_ms, ["kept", receipt]) for receipt, at_ms, _ in times]
+    facts = [
+        Settled("extend", "g", PLACE, receipt, began_ms, began_ms + 10, outcome, asked_ms=asked_ms + OFF_MS)
+        for receipt, (began_ms, asked_ms, outcome) in zip(["r", *shown], extends, strict=False)
+    ]
+    judged = history(kept, *leases, attempts=attempts, settled=facts)
+    assert broken(judged) & {LASTS, SAME, COUNTS} == wrong
 
 
 @pytest.mark.parametrize(("verb", "most", "is_wrong"), [("ack", 1, False), ("nack", 1, True), ("ack", 1_000, True)])
