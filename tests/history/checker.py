@@ -95,6 +95,10 @@ class Case:
         key = self.keys.get(body)
         return rules.ordered != BY_KEY or (key is not None and key == self.keys.get(earlier))
 
+    def is_lost(self, place: Place, by_ms: int) -> bool:
+        """Whether its payload was gone by then: a pop may not know its key, though a cache or a late read shows it."""
+        return self.history.lost.get(place, NEVER_MS) <= by_ms
+
     def redriven_after(self, group: str, ms: int) -> bool:
         return any(redrive.group == group and redrive.at_ms >= ms for redrive in self.history.redrives)
 
@@ -419,28 +423,30 @@ def _nothing_sent_before_a_purge_comes_after_it(case: Case) -> Iterator[str]:
 
 
 def _a_filter_holds_back_unwanted_messages(case: Case) -> Iterator[str]:
-    """A message that has lost its payload cannot be filtered; a cache may still hold it."""
+    """A message that has lost its payload cannot be filtered."""
     for delivered in case.history.delivered:
-        if not case.wants(delivered.group, delivered.body) and delivered.place not in case.history.lost:
+        is_wanted = case.wants(delivered.group, delivered.body)
+        if not is_wanted and not case.is_lost(delivered.place, delivered.at_ms):
             yield f"{delivered.group} got {delivered.body} at {delivered.place}, which it does not want"
 
 
 def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
     """Nothing is delivered past a message, of its key where keys have an order each, that was neither acked, dead, nor
-    in the same answer. A repeated attempt shows once more what it holds, though others have taken a part meanwhile
-    (seed 1578), or it was extended and the rest given back."""
+    in the same answer. Messages that have lost their payloads have no key. A repeated attempt shows once more what it
+    holds, though others have taken a part meanwhile (seed 1578), or it was extended and the rest given back."""
     for delivered in (lease for _, leases in case.popped() for lease in leases):
         rules = case.history.rules.get(delivered.group)
         if rules is None or not rules.ordered or case.comes_back(delivered.group):
             continue
-        if delivered.receipt in case.extended_unheard:
+        has_keys, at_ms = rules.ordered == BY_KEY, delivered.at_ms
+        if delivered.receipt in case.extended_unheard or (has_keys and case.is_lost(delivered.place, at_ms)):
             continue
-        lost = case.history.lost if rules.ordered == BY_KEY else ()  # nobody knows their keys any more
         for place, body in case.history.log.items():
-            is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1] and place not in lost
+            is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1]
+            is_before = is_before and not (has_keys and case.is_lost(place, at_ms))
             is_before = is_before and case.is_behind(delivered.group, delivered.body, body)
             if is_before and case.wants(delivered.group, body) and not _is_done(case, delivered, place):
-                yield f"{delivered.group} got {delivered.place} at {delivered.at_ms}, when {place} was not settled"
+                yield f"{delivered.group} got {delivered.place} at {at_ms}, when {place} was not settled"
 
 
 def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:

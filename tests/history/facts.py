@@ -449,8 +449,8 @@ class History:
     exhumed: list[str] = field(default_factory=list)
     """The ids of the messages that came out of it."""
     tasks: Tasks = field(default_factory=Tasks)
-    lost: set[Place] = field(default_factory=set)
-    """Messages whose payloads the simulation removed."""
+    lost: dict[Place, int] = field(default_factory=dict)
+    """Messages whose payloads the simulation removed, and when."""
     stale_ms: int | None = None
     """Reads show at least what was stored this long ago; None: nobody knows."""
     are_all_answered: bool = False

@@ -50,7 +50,7 @@ def test_an_extended_message_does_not_die_before_that_is_over(moves: list[Settle
 
 
 def test_the_lost_die_whatever_their_attempts() -> None:
-    judged = history(dead={"g": {PLACE: 1}}, reasons={"g": {PLACE: GONE}}, drained={"g": set()}, lost={PLACE})
+    judged = history(dead={"g": {PLACE: 1}}, reasons={"g": {PLACE: GONE}}, drained={"g": set()}, lost={PLACE: 0})
     judged.rules = {"g": Rules(5, 10)}
     assert broken(judged) == set()
     judged.reasons = {"g": {PLACE: "the lease expired"}}

@@ -37,7 +37,7 @@ class Loser:
         self._random.shuffle(entries)
         for entry_id, places in entries:
             if self._world.lose(keys.payload(self._world.topic.id, entry_id, 0)):
-                history.lost |= places
+                history.lost |= dict.fromkeys(places, self._world.now)
                 return
 
 
