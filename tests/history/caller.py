@@ -142,7 +142,7 @@ class Caller:
             return None
         finally:
             fact.at_ms = self._now()
-        is_free = not (popped.is_paused or popped.is_limited or popped.retry_after_ms)
+        is_free = not (popped.is_paused or popped.is_limited) and popped.retry_after_ms is None
         fact.is_empty = is_free and not popped.deliveries
         count = len(popped.deliveries)
         fact.is_short = is_free and ask.fill and ask.attempt_id is None and count < ask.max_messages
