@@ -25,14 +25,12 @@ def unexpired_messages_stay(history: History, expires_ms: Callable[[Place], int]
 
 def expired_messages_are_not_delivered(history: History, skew_ms: int) -> Iterator[str]:
     """Checks messages that were stored by the time their produce ended. A message that a pop leased in time but could
-    not read may be delivered for the first time after it has expired, and a dead one again that a redrive brings
-    back."""
-    began: dict[tuple[str, Place], int] = {}
-    for each in history.delivered:
-        began[each.group, each.place] = min(each.began_ms, began.get((each.group, each.place), each.began_ms))
+    not read may be delivered for the first time after it has expired; so may a dead one that a redrive brings back,
+    whose earlier leases nobody may have seen."""
+    sent_ms = {sent.body: sent.began_ms for sent in history.sent}
 
     def is_redriven(delivered: Delivered) -> bool:
-        since_ms = began[delivered.group, delivered.place]
+        since_ms = sent_ms[delivered.body]
         redrives = (redrive for redrive in history.redrives if redrive.group == delivered.group)
         return any(since_ms < redrive.at_ms and redrive.began_ms <= delivered.at_ms for redrive in redrives)
 
@@ -41,8 +39,8 @@ def expired_messages_are_not_delivered(history: History, skew_ms: int) -> Iterat
         if (
             delivered.attempt == 1
             and (delivered.group, delivered.place) not in history.given_back
-            and not is_redriven(delivered)
             and delivered.body in ended
             and ended[delivered.body] + history.retention_ms + skew_ms < delivered.began_ms
+            and not is_redriven(delivered)
         ):
             yield f"{delivered.group} got {delivered.place} at {delivered.began_ms}, stored by {ended[delivered.body]}"
