@@ -15,7 +15,7 @@ from chalicelib.consuming.pop import Popped
 from chalicelib.consuming.request import Pop
 from chalicelib.producing.new_message import Sending
 from chalicelib.service import Service
-from tests.history.facts import NEVER_MS, Asked, Attempted, Cancelled, Delivered, Fact, Reset, Sent, Settled
+from tests.history.facts import NEVER_MS, Asked, Cancelled, Delivered, Fact, Reset, Sent, Settled
 
 PADDED = "|"
 """The rest of a body only pads its size."""
@@ -126,13 +126,11 @@ class Caller:
             delivered.zone = ask.zone
             delivered.told_first_ms = delivery.first_at_ms if self._notes_first else 0
         self._record.begin(got)
-        if ask.attempt_id:
-            receipts = [delivered.receipt for delivered in got]
-            self._record.begin([Attempted(group, ask.attempt_id, began, self._now(), receipts)])
         return got
 
     def _popped(self, group: str, ask: Pop) -> Popped | None:
         fact = Asked(group, self._now(), ask.invisible_ms or 0, wait_ms=ask.wait_ms, zone=ask.zone)
+        fact.attempt_id = ask.attempt_id
         self._record.begin([fact])
         troubles = self._troubles
         try:
@@ -148,6 +146,8 @@ class Caller:
         fact.is_short = is_free and ask.fill and ask.attempt_id is None and count < ask.max_messages
         fact.surplus = 0 if ask.attempt_id else max(0, count - ask.max_messages)  # two calls at once may hold more
         fact.is_troubled = self._troubles > troubles
+        if ask.attempt_id:
+            fact.receipts = [delivery.receipt for delivery in popped.deliveries]
         self._record.end([fact])
         return popped
 

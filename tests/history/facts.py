@@ -93,17 +93,6 @@ class Shown:
 
 
 @dataclass(slots=True)
-class Attempted:
-    """An answered pop with an `attempt_id`."""
-
-    group: str
-    attempt_id: str
-    began_ms: int
-    at_ms: int
-    receipts: list[str]
-
-
-@dataclass(slots=True)
 class Asked:
     """A pop, whatever came of it."""
 
@@ -124,6 +113,9 @@ class Asked:
     """It was not answered, or one of its requests to the store went wrong."""
     zone: str | None = None
     """That it named."""
+    attempt_id: str | None = None
+    receipts: list[str] | None = None
+    """In its answer, if it has an `attempt_id`. None: it was not answered."""
 
 
 @dataclass(slots=True)
@@ -343,7 +335,6 @@ Fact = (
     | Settled
     | Reset
     | Cancelled
-    | Attempted
     | Asked
     | Begun
     | Decision
@@ -386,7 +377,6 @@ class History:
     redrives: list[Redrive] = field(default_factory=list)
     purges: list[Purge] = field(default_factory=list)
     cancels: list[Cancelled] = field(default_factory=list)
-    attempts: list[Attempted] = field(default_factory=list)
     pops: list[Asked] = field(default_factory=list)
     pauses: list[Paused] = field(default_factory=list)
     dedup_ms: int = 300_000
@@ -509,7 +499,6 @@ LISTS = {
     Settled: "settled",
     Reset: "resets",
     Cancelled: "cancels",
-    Attempted: "attempts",
     Asked: "pops",
     Begun: "begun",
     Decision: "decisions",

@@ -78,10 +78,11 @@ def repeats(case: Case, shown: Delivered, since_ms: int) -> bool:
     )
 
 
-def touched(history: History) -> set[tuple[str, Place]]:
-    """Messages of such groups that any receipt may have settled or moved, be it another one than their lease's."""
-    own = (fact for fact in history.settled if names_more(history, fact.group))
-    return {(fact.group, fact.place) for fact in own if may_have_counted(history, fact)}
+def touched_ms(history: History) -> dict[tuple[str, Place], int]:
+    """Messages of such groups that any receipt may have settled or moved, be it another one than their lease's, and the
+    earliest that it did."""
+    own = [fact for fact in history.settled if names_more(history, fact.group) and may_have_counted(history, fact)]
+    return {(fact.group, fact.place): fact.began_ms for fact in sorted(own, key=lambda fact: -fact.began_ms)}
 
 
 def away_until(case: Case, lease: Delivered, next_lease: Delivered, off_ms: int) -> int:

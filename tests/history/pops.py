@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
 from tests.history import naming
-from tests.history.facts import NEVER_MS, Attempted, Delivered, History, Paused, Place, Settled
+from tests.history.facts import NEVER_MS, Asked, Delivered, History, Paused, Place, Settled
 
 if TYPE_CHECKING:
     from tests.history.checker import Case
@@ -68,36 +68,60 @@ def a_pop_waits_no_longer_than_asked(history: History) -> Iterator[str]:
 def a_repeated_attempt_gets_the_same_messages(
     history: History, gone_ms: Callable[[Place], int], skew_ms: int
 ) -> Iterator[str]:
-    """A repeat with an `attempt_id` gets all messages that the first call took and still holds, and no others. Two
-    calls at once may have taken from two queues; messages that have lost their payloads, whose own time to live is
-    over, or that are removed, do not return. `gone_ms`: the earliest that one of the latter two can be."""
-    attempts: dict[tuple[str, str], list[Attempted]] = defaultdict(list)
-    for attempt in history.attempts:
-        attempts[attempt.group, attempt.attempt_id].append(attempt)
-    lost = {delivered.receipt for delivered in history.delivered if delivered.place in history.lost}
-    ends = {delivered.receipt: min(delivered.until_ms, gone_ms(delivered.place)) for delivered in history.delivered}
+    """A repeat with an `attempt_id` gets all messages that the call before it got and that are still leased, and no
+    others; where none is, it is a new pop. Calls at once may have taken different ones. Messages that have lost their
+    payloads, whose own time to live is over, or that are removed, do not return. `gone_ms`: the earliest that one of
+    the latter two can be."""
+    attempts: dict[tuple[str, str], list[Asked]] = defaultdict(list)
+    for pop in history.pops:
+        if pop.attempt_id:
+            attempts[pop.group, pop.attempt_id].append(pop)
     places = {delivered.receipt: delivered.place for delivered in history.delivered}
     renewed = {settled.new_receipt for settled in history.settled} | extended_unheard(history).keys()
-    touched = naming.touched(history)
-    shown = {settled.receipt: settled.began_ms for settled in history.settled}
+    touched_ms = naming.touched_ms(history)
+    held_until = _held_until(history, touched_ms, gone_ms, skew_ms)
     for (group, name), calls in attempts.items():
-        for first, second in pairwise(calls):
-            held = {
-                receipt for receipt in first.receipts if ends[receipt] > second.at_ms + skew_ms and receipt not in shown
-            }
-            is_reset = any(
-                reset.group == group and reset.began_ms <= second.at_ms and reset.at_ms >= first.began_ms
-                for reset in history.resets
-            )
-            if is_reset or not held or second.began_ms < first.at_ms:
+        answered = sorted((call for call in calls if call.receipts is not None), key=lambda call: call.at_ms)
+        for first, second in pairwise(answered):
+            got, again = {*(first.receipts or ())}, {*(second.receipts or ())}
+            held = {receipt for receipt in got if held_until[receipt] > second.at_ms}
+            if not held or second.began_ms < first.at_ms or _is_reset_between(history, first, second):
                 continue
             over = {place for place in {*history.log, *places.values()} if gone_ms(place) <= first.at_ms + skew_ms}
-            unseen = {receipt for receipt in second.receipts if _may_be_unseen(history, group, places[receipt], over)}
-            unseen |= {receipt for receipt in second.receipts if (group, places[receipt]) in touched}
-            held = {receipt for receipt in held if (group, places[receipt]) not in touched}
-            known = {*first.receipts, *renewed, *unseen}
-            if held - lost - set(second.receipts) or set(second.receipts) - known:
+            others = {
+                receipt
+                for receipt in again - got - renewed
+                if touched_ms.get((group, places[receipt]), NEVER_MS) > second.at_ms
+                and not _may_be_unseen(history, group, places[receipt], over)
+                and not any(_may_have_taken(call, receipt, first, second) for call in calls)
+            }
+            if others or held - again:
                 yield f"{group} {name} took {len(held)} at {first.at_ms}, and got others at {second.at_ms}"
+
+
+def _held_until(
+    history: History, touched_ms: dict[tuple[str, Place], int], gone_ms: Callable[[Place], int], skew_ms: int
+) -> dict[str, int]:
+    """By receipt, until when its message is surely leased, and will be returned; 0: it may be lost."""
+    shown_ms = {fact.receipt: fact.began_ms for fact in sorted(history.settled, key=lambda fact: -fact.began_ms)}
+    until: dict[str, int] = {}
+    for lease in history.delivered:
+        moved_ms = min(shown_ms.get(lease.receipt, NEVER_MS), touched_ms.get((lease.group, lease.place), NEVER_MS))
+        over_ms = min(lease.until_ms, gone_ms(lease.place)) - skew_ms
+        until[lease.receipt] = 0 if lease.place in history.lost else min(moved_ms, over_ms)
+    return until
+
+
+def _is_reset_between(history: History, first: Asked, second: Asked) -> bool:
+    own = (reset for reset in history.resets if reset.group == first.group)
+    return any(reset.began_ms <= second.at_ms and reset.at_ms >= first.began_ms for reset in own)
+
+
+def _may_have_taken(call: Asked, receipt: str, first: Asked, second: Asked) -> bool:
+    """Whether this call may have leased the message, having looked before the first was answered: its own answer says
+    so, or was not there yet when the second call began."""
+    is_unheard = call.receipts is None or call.at_ms > second.began_ms
+    return call.began_ms < first.at_ms and (is_unheard or receipt in (call.receipts or ()))
 
 
 def extended_unheard(history: History) -> dict[str, int]:

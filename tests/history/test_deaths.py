@@ -9,7 +9,7 @@ import pytest
 from chalicelib.base.limits import STORE_DEADLINE_MS
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import NEVER_MS, Asked, Attempted, History, Purge, Redrive, Rules, Settled
+from tests.history.facts import NEVER_MS, Asked, History, Purge, Redrive, Rules, Settled
 from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
 
 GONE = "the message was lost: its payload is gone from the store"
@@ -77,12 +77,16 @@ def test_a_late_answer_may_be_of_the_first_of_two_leases() -> None:
     assert "two_leases_never_live_at_once" in broken(judged)
 
 
+def attempt(began_ms: int, at_ms: int, receipts: list[str] | None) -> Asked:
+    return Asked("g", began_ms, 0, at_ms, attempt_id="a", receipts=receipts)
+
+
 @pytest.mark.parametrize(("spent_at_ms", "wrong"), [(NEVER_MS, 1), (200 + SKEW_MS + 1, 1), (200 + SKEW_MS, 0)])
 def test_a_repeat_brings_more_only_of_what_may_have_expired(spent_at_ms: int, wrong: int) -> None:
     """By the clock of the first call its time to live was over, by that of the second not: seed 20035366 of a run."""
     kept, spent = delivered("r", 200, 5_000), replace(delivered("s", 400, 5_000), place=(0, 1))
-    attempts = [Attempted("g", "a", 100, 200, ["r"]), Attempted("g", "a", 300, 400, ["r", "s"])]
-    judged = History(delivered=[kept, spent], attempts=attempts)
+    pops = [attempt(100, 200, ["r"]), attempt(300, 400, ["r", "s"])]
+    judged = History(delivered=[kept, spent], pops=pops)
     ends = {kept.place: NEVER_MS, spent.place: spent_at_ms}
     assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
 
@@ -90,8 +94,8 @@ def test_a_repeat_brings_more_only_of_what_may_have_expired(spent_at_ms: int, wr
 @pytest.mark.parametrize(("expired_kept_ms", "is_wrong"), [(100, False), (10_000, True)])
 def test_a_repeat_need_not_bring_what_was_removed(expired_kept_ms: int, is_wrong: bool) -> None:
     """It was a retry, which is delivered though it has expired, until it is removed: seed 23001068 of a run."""
-    attempts = [Attempted("g", "a", 100, 200, ["r"]), Attempted("g", "a", 300, 400, [])]
-    judged = history(delivered("r", 200, 5_000 + 2 * SKEW_MS), attempts=attempts)
+    pops = [attempt(100, 200, ["r"]), attempt(300, 400, [])]
+    judged = history(delivered("r", 200, 5_000 + 2 * SKEW_MS), pops=pops)
     judged.retention_ms, judged.expired_kept_ms = 150, expired_kept_ms
     assert ("a_repeated_attempt_gets_the_same_messages" in broken(judged)) == is_wrong
 
@@ -100,8 +104,8 @@ def test_a_repeat_need_not_bring_what_was_removed(expired_kept_ms: int, is_wrong
 def test_a_repeat_of_an_ordered_group_brings_what_an_expired_one_held_up(ordered: bool, wrong: int) -> None:
     """The first call could not settle it, or did not hear that it had: seed 20046231 of a run."""
     held_up = replace(delivered("s", 400, 5_000), place=(0, 1))
-    attempts = [Attempted("g", "a", 100, 200, ["r"]), Attempted("g", "a", 300, 400, ["r", "s"])]
-    judged = History(delivered=[replace(delivered("r", 200, 5_000), place=(1, 0)), held_up], attempts=attempts)
+    pops = [attempt(100, 200, ["r"]), attempt(300, 400, ["r", "s"])]
+    judged = History(delivered=[replace(delivered("r", 200, 5_000), place=(1, 0)), held_up], pops=pops)
     judged.rules = {"g": Rules(5, 10, ordered=ordered)}
     judged.log = {(0, 0): "expired", (0, 1): "b", (1, 0): "a"}
     ends = {(0, 0): 150, (0, 1): NEVER_MS, (1, 0): NEVER_MS}
@@ -135,13 +139,63 @@ def test_a_repeat_may_show_an_extension_that_nobody_heard_of(
         for receipt, at_ms, until_ms in times
     ]
     kept = replace(delivered("kept", 200, 5_000), place=(0, 1), answered_ms=200)
-    attempts = [Attempted("g", "a", at_ms - 10, at_ms, ["kept", receipt]) for receipt, at_ms, _ in times]
+    pops = [attempt(at_ms - 10, at_ms, ["kept", receipt]) for receipt, at_ms, _ in times]
     facts = [
         Settled("extend", "g", PLACE, receipt, began_ms, began_ms + 10, outcome, asked_ms=asked_ms + OFF_MS)
         for receipt, (began_ms, asked_ms, outcome) in zip(["r", *shown], extends, strict=False)
     ]
-    judged = history(kept, *leases, attempts=attempts, settled=facts)
+    judged = history(kept, *leases, pops=pops, settled=facts)
     assert broken(judged) & {LASTS, SAME, COUNTS} == wrong
+
+
+@pytest.mark.parametrize(
+    ("settle_by", "receipt", "acked_ms", "is_wrong"),
+    [
+        ("receipt", "r", 310, False),
+        ("receipt", "r", 411, True),
+        ("receipt", "old", 310, True),
+        ("message", "old", 310, False),
+        ("message", "old", 411, True),
+    ],
+)
+def test_a_repeat_takes_others_only_where_its_messages_are_settled(
+    settle_by: str, receipt: str, acked_ms: int, is_wrong: bool
+) -> None:
+    """By any receipt that names them: seed 73015652 of a run."""
+    pops = [attempt(100, 200, ["r"]), attempt(300, 400, ["s"])]
+    judged = history(delivered("r", 200, 5_000), replace(delivered("s", 400, 5_000), place=(0, 1)), pops=pops)
+    judged.rules, judged.settled = {"g": Rules(5, 10, settle_by=settle_by)}, [settled("ack", receipt, acked_ms)]
+    assert (SAME in broken(judged)) == is_wrong
+    judged.lost = {PLACE}
+    assert SAME not in broken(judged)
+
+
+@pytest.mark.parametrize(("extended_ms", "is_wrong"), [(310, False), (411, True)])
+def test_a_repeat_shows_what_an_older_receipt_has_extended(extended_ms: int, is_wrong: bool) -> None:
+    """Under a receipt that nobody heard of."""
+    pops = [attempt(100, 200, ["r", "kept"]), attempt(300, 400, ["s", "kept"])]
+    kept = replace(delivered("kept", 200, 5_000), place=(0, 1))
+    judged = history(delivered("r", 200, 5_000), delivered("s", 400, 5_000), kept, pops=pops)
+    judged.rules = {"g": Rules(5, 10, settle_by="message")}
+    judged.settled = [settled("extend", "old", extended_ms, "unknown")]
+    assert (SAME in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_wrong"),
+    [
+        (attempt(199, 250, None), False),
+        (attempt(200, 250, None), True),
+        (attempt(199, 401, ["r"]), False),
+        (attempt(110, 150, ["s"]), False),
+        (attempt(110, 150, ["r"]), True),
+    ],
+)
+def test_a_repeat_brings_more_only_of_what_another_call_may_have_taken(beside: Asked, is_wrong: bool) -> None:
+    """Two were under way at once, and nobody heard of one: seed 73015954 of a run."""
+    pops = [beside, attempt(100, 200, ["r"]), attempt(300, 400, ["r", "s"])]
+    judged = history(delivered("r", 200, 5_000), replace(delivered("s", 400, 5_000), place=(0, 1)), pops=pops)
+    assert (SAME in broken(judged)) == is_wrong
 
 
 @pytest.mark.parametrize(("verb", "most", "is_wrong"), [("ack", 1, False), ("nack", 1, True), ("ack", 1_000, True)])
