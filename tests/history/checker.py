@@ -759,7 +759,7 @@ def _a_dead_message_is_in_one_place(case: Case) -> Iterator[str]:
 
 
 def _what_tasks_move_comes_once(case: Case) -> Iterator[str]:
-    yield from moves.what_tasks_move_comes_once(case.history)
+    yield from moves.what_tasks_move_comes_once(case.history, case.spent_ms, SKEW_MS)
 
 
 def _undelivered_messages_do_not_die(case: Case) -> Iterator[str]:

@@ -267,15 +267,16 @@ class Moved:
 @dataclass(slots=True)
 class Tasks:
     """What move tasks have done, by the bodies of messages: how many were `dead`, and of these how many are `left`, or
-    went `back` to a topic; how often each was `seen` by the group that gets back what its own topic has, and when
-    first. `moved`: the destination of each task, and how many messages it has counted. `cancelled`: how many it had
-    when its cancel was answered."""
+    went `back` to a topic; how often each was `seen` by the group that gets back what its own topic has, when first,
+    and when that group was last drained. `moved`: the destination of each task, and how many messages it has counted.
+    `cancelled`: how many it had when its cancel was answered."""
 
     dead: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
     back: Counter[str] = field(default_factory=Counter)
     seen: Counter[str] = field(default_factory=Counter)
     drained_ms: dict[str, int] = field(default_factory=dict)
+    last_drain_ms: int = 0
     moved: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     cancelled: dict[str, int] = field(default_factory=dict)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from chalicelib.base.limits import STORE_DEADLINE_MS
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import NEVER_MS, Asked, History, Purge, Redrive, Rules, Settled
+from tests.history.facts import NEVER_MS, Asked, History, Moved, Purge, Redrive, Rules, Settled, Tasks
 from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
 
 GONE = "the message was lost: its payload is gone from the store"
@@ -217,3 +218,24 @@ def test_an_expired_message_comes_only_by_a_redrive(
     judged.sent[0].began_ms, judged.sent[0].at_ms = 800, 900
     judged.redrives = [Redrive("g", redriven_ms, redriven_ms)] if redriven_ms is not None else []
     assert ("expired_messages_are_not_delivered" in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("ttl_ms", "seen", "is_wrong"),
+    [
+        (None, 1, True),
+        (None, 2, False),
+        (5_000 + SKEW_MS, 1, False),
+        (5_000 + SKEW_MS + 1, 1, True),
+        (5_000, 3, True),
+    ],
+)
+def test_what_a_task_brings_back_comes_again_unless_its_ttl_is_over(
+    ttl_ms: int | None, seen: int, is_wrong: bool
+) -> None:
+    """The group had it before it died, and was drained long after it was back: seed 73005601 of a run."""
+    judged = history(graves={"dead": NEVER_MS}, moved=[Moved("h", PLACE, "dead", "id", 200, 1, "no use")])
+    judged.sent[0].ttl_ms = ttl_ms
+    judged.tasks = Tasks(dead=Counter("a"), seen=Counter(a=seen), drained_ms={"a": 100}, last_drain_ms=5_000)
+    judged.tasks.moved = {"task": ("seen", 1)}
+    assert ("what_tasks_move_comes_once" in broken(judged)) == is_wrong

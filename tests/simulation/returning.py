@@ -92,6 +92,7 @@ def drain(service: Service, world: World) -> None:
     for body in _taken(service, service.env.catalogue.current_topic("t"), SEEN):
         facts.seen[body] += 1
         facts.drained_ms.setdefault(body, world.now)
+    facts.last_drain_ms = world.now
 
 
 def settle(world: World) -> None:
@@ -109,6 +110,7 @@ def settle(world: World) -> None:
     facts.dead = Counter(map(_body, messages_of(service, dead)))
     facts.back = Counter(map(_body, messages_of(service, back)))
     facts.left = Counter(_taken(service, dead, TOPIC))
+    service.sweeps.check()  # queues that had left when messages returned there are read again
     drain(service, world)
     found = service.env.store.read([Range(keys.move_tasks(queue.id), keys.FIRST, keys.LAST, strong=True)])[0]
     facts.moved = {item["id"]: (item.get("to"), item["moved"]) for item in found}
