@@ -8,11 +8,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
+from traceback import format_exc
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.planted import finding
@@ -22,6 +24,7 @@ from tests.support.arguments import above_zero, at_least_one
 
 _CHUNK = 25
 _ROUND = 500
+_FRAMES_SHOWN = 4
 
 
 def main() -> int:
@@ -62,7 +65,15 @@ def _pool(processes: int) -> Pool:
 
 
 def _judged(seed: int) -> tuple[int, list[str]]:
-    return seed, play(seed)
+    return seed, _violations(partial(play, seed))
+
+
+def _violations(run: Callable[[], list[str]]) -> list[str]:
+    """A history that cannot be played or judged is bad, and ends no others."""
+    try:
+        return run()
+    except Exception:  # noqa: BLE001 - whatever it is, its seed is named
+        return [f"could not be played and judged\n{format_exc(limit=-_FRAMES_SHOWN)}"]
 
 
 def _rounds(asked: argparse.Namespace) -> Iterator[range]:
@@ -78,7 +89,7 @@ def _rounds(asked: argparse.Namespace) -> Iterator[range]:
 def _show(seed: int) -> int:
     """The history of one seed, in the order in which things began."""
     world = World(seed)
-    violations = world.run()
+    violations = _violations(world.run)
     history = world.history
     facts = [*history.sent, *history.delivered, *history.settled, *history.resets, *history.cancels, *history.redrives]
     facts += history.acted

@@ -31,6 +31,8 @@ DELAYS_MS = (1, 400, 2_000, 4_500)
 
 UNTIL_QUEUES_RETURN = 4
 """How much longer producers pause where queues leave and return, to send when they have."""
+_RETURNED_MS = 12_000
+"""They have by then, and dedup ids are free again."""
 
 
 @contextmanager
@@ -51,7 +53,7 @@ class Producer:
             self._left -= count
             pause_ms = random.randrange(random.choice(PAUSES_MS) if plan.dedup_ids else 150)
             lull_ms = random.randrange(150) * PRODUCERS_LULL if plan.retention_ms else pause_ms * plan.pace
-            lull_ms *= UNTIL_QUEUES_RETURN if plan.resizes else 1
+            lull_ms = min(lull_ms * UNTIL_QUEUES_RETURN, _RETURNED_MS) if plan.resizes else lull_ms
             self._world.sleep(lull_ms)
             padding = random.choice(plan.sizes)
             keys = [random.choice(plan.keys) for _ in bodies]

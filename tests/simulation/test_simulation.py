@@ -17,6 +17,7 @@ from chalicelib.catalogue.group import BY_KEY
 from tests.history.facts import History
 from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
 from tests.history.transactions import ENDED
+from tests.simulation import __main__
 from tests.simulation.faulty_store import ALL, NONE, PastStore
 from tests.simulation.plans import (
     AFTERLIFE,
@@ -70,6 +71,25 @@ def test_a_seed_plays_the_same_history_again() -> None:
     first.run()
     second.run()
     assert first.history == second.history
+
+
+def test_a_history_without_an_end_is_judged_too() -> None:
+    """Also if its topic has more queues than at first, as in seed 73011860 of a run."""
+    with patch("tests.simulation.world._STEPS_MAX", 600):
+        violations = play(0, MOVING)
+    assert violations[0] == "no_caller_meets_a_defect: 600 steps, and no end, so other checks may be wrong"
+
+
+def test_histories_that_cannot_be_judged_are_named_and_end_no_others(capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["tests.simulation", "--seeds", "2", "--processes", "1"]
+    with patch.object(sys, "argv", arguments), patch.object(World, "_verdict", None):
+        assert __main__.main() == 1
+    told = capfd.readouterr().out
+    assert "2 histories from seed 0 on, 2 with violations" in told
+    for seed in range(2):
+        assert f"seed {seed}: could not be played and judged\nTraceback" in told
+    assert "TypeError: 'NoneType' object is not callable" in told
+    assert "Sent(" in told  # the history of the first
 
 
 def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
