@@ -50,4 +50,6 @@ def ask(service: Service, question: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 8000)
+    if not (port := sys.argv[1] if len(sys.argv) > 1 else "8000").isdecimal():
+        sys.exit(__doc__)
+    main(int(port))

@@ -178,7 +178,8 @@ def check(schema: Schema, value: Any, label: Label) -> Any:
 def _wanted(schema: Schema, value: Any) -> list[str]:
     """What is allowed, for an error text; empty if the value is. A list is judged by its length only."""
     if isinstance(schema, type):
-        return [f"{{{', '.join(map(shown, declarations(schema)))}}}"]
+        choices = getattr(schema, "RULES", {}).get("oneOf", [{"required": declarations(schema)}])
+        return [f"{{{', '.join(map(shown, choice['required']))}}}" for choice in choices]
     if "oneOf" in schema:
         wanted = [_wanted(choice, value) for choice in schema["oneOf"]]
         return [] if [] in wanted else list(itertools.chain(*wanted))

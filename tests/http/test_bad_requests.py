@@ -241,12 +241,17 @@ def test_a_parameter_of_a_query_is_called_one(topic: Topic, name: str, value: st
     assert answer.json["detail"].startswith(f"parameter '{name}' ")
 
 
-@pytest.mark.parametrize("body", [{"start": "first"}, {"to": "first"}])
-def test_the_values_that_are_wanted_are_shown_as_json(group: Group, body: dict[str, str]) -> None:
-    answer = (
-        group.client.put(group.path, **body) if "start" in body else group.client.post(f"{group.path}/reset", **body)
-    )
-    assert '"earliest", "latest"' in answer.json["detail"]
+@pytest.mark.parametrize(
+    ("field", "wanted"),
+    [
+        ("start", '"earliest", "latest" or an integer'),
+        ("to", '"earliest", "latest", "now", {"at_ms"} or {"queue", "offset"}'),
+    ],
+)
+def test_the_values_that_are_wanted_are_shown_as_json(group: Group, field: str, wanted: str) -> None:
+    ask = {"start": group.client.put, "to": group.client.post}[field]
+    answer = ask(group.path + "/reset" * (field == "to"), **{field: "first"})
+    assert f"must be {wanted}" in answer.json["detail"]
 
 
 @pytest.mark.parametrize(
