@@ -480,8 +480,8 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
     """A message comes again only after its lease has run out, after the delay of a nack, or after a reset."""
     for (group, place), leases in case.popped():
         for first, second in pairwise(leases):
-            if second.attempt == first.attempt and naming.is_extended(case, group, place):
-                continue  # the same delivery, as a repeat of its pop shows it
+            if naming.is_shown_again(case, first, second):
+                continue
             end = _end_of_lease(case, first, second)
             is_early = second.at_ms + OFF_MS < end and not _may_be_reversed(case, first, second)
             is_early = is_early and not _may_be_redriven_beside(case, first, second)
@@ -508,7 +508,7 @@ def _may_be_redriven_beside(case: Case, first: Delivered, second: Delivered) -> 
 def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
     renewed = {settled.new_receipt for settled in case.history.settled}  # by a holder that asked for another length
     for delivered in case.history.delivered:
-        if naming.is_extended(case, delivered.group, delivered.place):
+        if naming.is_extended(case, delivered):
             continue
         asked_ms = case.extended_unheard.get(delivered.receipt, delivered.asked_ms)
         if delivered.until_ms + OFF_MS < asked_ms and delivered.receipt not in renewed:
@@ -721,8 +721,7 @@ def _attempts_count_up(case: Case) -> Iterator[str]:
         for first, second in pairwise(sorted(leases, key=lambda lease: lease.at_ms)):
             is_later = second.began_ms > max(first.at_ms, first.answered_ms)
             is_wrong = second.attempt == first.attempt or (is_later and second.attempt < first.attempt)
-            is_shown_again = second.attempt == first.attempt and naming.is_extended(case, group, place)
-            if is_wrong and second.receipt not in renewed and not is_shown_again:
+            if is_wrong and second.receipt not in renewed and not naming.is_shown_again(case, first, second):
                 yield f"{group} {place}: attempt {first.attempt}, then {second.attempt}"
 
 

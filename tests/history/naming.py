@@ -129,10 +129,22 @@ def away_at_most_until(case: Case, lease: Delivered, by_ms: int) -> int:
     return end_ms
 
 
-def is_extended(case: Case, group: str, place: Place) -> bool:
-    """Whether its lease may have another end, or token, than its holder knows."""
-    facts = case.settled.get((group, place), ())
-    return names_more(case.history, group) and any(fact.verb == "extend" and fact.outcome in DONE for fact in facts)
+def is_extended(case: Case, lease: Delivered) -> bool:
+    """Whether it may have another end, or token, than its pop asked for, though its receipt was not used."""
+    return names_more(case.history, lease.group) and may_be_extended(case, lease)
+
+
+def may_be_extended(case: Case, lease: Delivered) -> bool:
+    """Whether an extend of its message had begun before it was shown."""
+    facts, shown_ms = case.settled.get((lease.group, lease.place), ()), max(lease.at_ms, lease.answered_ms)
+    extends = (fact for fact in facts if fact.verb == "extend" and fact.began_ms <= shown_ms)
+    return any(may_have_counted(case.history, extend) for extend in extends)
+
+
+def is_shown_again(case: Case, lease: Delivered, next_lease: Delivered) -> bool:
+    """Whether both are one delivery: a repeat of its pop shows it with the end, or the token, of an extension."""
+    is_one = (lease.first_ms, lease.attempt) == (next_lease.first_ms, next_lease.attempt)
+    return is_one and is_extended(case, next_lease)
 
 
 def every_receipt_of_a_message_settles(

@@ -166,7 +166,8 @@ def a_group_keeps_to_its_rate(case: Case, skew_ms: int) -> Iterator[str]:
     taken: dict[str, list[Delivered]] = defaultdict(list)
     for (group, _), leases in case.leases():
         until_ms = case.history.rated_until_ms.get(group, NEVER_MS)
-        taken[group] += [lease for lease in leases if case.history.rate and lease.answered_ms < until_ms]
+        own = _taken(case, leases) if case.history.rate else ()
+        taken[group] += [lease for lease in own if lease.answered_ms < until_ms]
     for group, leases in taken.items():
         for first in leases:
             later = [lease.answered_ms for lease in leases if first.first_ms <= lease.first_ms]
@@ -174,3 +175,12 @@ def a_group_keeps_to_its_rate(case: Case, skew_ms: int) -> Iterator[str]:
                 count = sum(ms < first.first_ms + within_ms for ms in later)
                 if count > windows * case.history.rate:
                     yield f"{group} took {count} messages within {within_ms} ms from {first.first_ms} on"
+
+
+def _taken(case: Case, leases: list[Delivered]) -> Iterator[Delivered]:
+    """Those of a message that pops took: a repeat of one that shows an extension takes nothing more."""
+    known: set[tuple[int, int]] = set()
+    for lease in leases:
+        if (pop := (lease.first_ms, lease.attempt)) not in known or not naming.may_be_extended(case, lease):
+            yield lease
+        known.add(pop)

@@ -28,6 +28,7 @@ from tests.history.facts import (
 from tests.history.purges import nothing_sent_before_a_purge_comes_after_it
 
 FOUND = {"look_ups_match_the_log"}
+COUNTS, TWICE = "attempts_count_up", "two_leases_never_live_at_once"
 BY_DELIVERY_RULES = {"g": Rules(5, 9, settle_by="delivery")}
 
 
@@ -180,6 +181,46 @@ def test_a_repeated_attempt_may_show_the_receipt_of_an_extension(
     judged = history(replace(delivered("r", 100, 900), first_ms=90), again, rules=BY_DELIVERY_RULES)
     judged.settled = [extend, settled("nack", "r", 500, until_ms=500)]
     assert ("stale_receipts_are_refused" in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("extends_ms", "outcome", "is_wrong"),
+    [(310, "ok", False), (311, "ok", True), (310, "unknown", False), (310, "LeaseLost", True)],
+)
+def test_only_an_extension_from_before_makes_a_delivery_end_earlier(
+    extends_ms: int, outcome: str, is_wrong: bool
+) -> None:
+    lease = replace(delivered("r", 300, 900), asked_ms=901 + OFF_MS)
+    extend = settled("extend", "older", extends_ms, outcome, until_ms=900)
+    judged = history(lease, settled=[extend], rules=BY_DELIVERY_RULES)
+    assert ("a_lease_lasts_as_long_as_asked" in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize(("first_ms", "wrong"), [(90, set()), (91, {COUNTS, TWICE})])
+def test_an_extension_excuses_no_other_pop_at_the_same_attempt(first_ms: int, wrong: set[str]) -> None:
+    again = replace(delivered("r2", 300, 2_000), first_ms=first_ms, answered_ms=300)
+    judged = history(replace(delivered("r", 100, 900), first_ms=90), again, rules=BY_DELIVERY_RULES)
+    judged.settled = [settled("extend", "r", 200, until_ms=2_000)]
+    assert broken(judged) & {COUNTS, TWICE} == wrong
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "extends_ms", "is_wrong"), [(100, 200, False), (101, 200, True), (100, 311, True)]
+)
+@pytest.mark.parametrize("settle_by", ["receipt", "delivery"])
+def test_a_repeat_that_shows_an_extension_has_taken_nothing_more(
+    settle_by: str, first_ms: int, extends_ms: int, is_wrong: bool
+) -> None:
+    """One message was taken in each of two windows."""
+    times = [("r", 0, 100), ("other", 1, 101), ("r2", 0, first_ms)]
+    leases = [
+        replace(delivered(receipt, 300, 2_000), place=(0, offset), first_ms=ms, answered_ms=300)
+        for receipt, offset, ms in times
+    ]
+    rules = {"g": Rules(5, 9, settle_by=settle_by)}
+    judged = history(*leases, rate=1, rated_until_ms={"g": 5_000}, rules=rules)
+    judged.settled = [replace(settled("extend", "r", extends_ms, until_ms=2_000), new_receipt="r2")]
+    assert ("a_group_keeps_to_its_rate" in broken(judged)) == is_wrong
 
 
 @pytest.mark.parametrize(
