@@ -112,7 +112,7 @@ class Client:
     def encoded(body: Any) -> bytes:
         return b"" if body is None else json.dumps(body).encode()
 
-    def credentials(self) -> dict[str, str]:
+    def credentials(self) -> Json:
         return {} if self.token is None else {"authorization": f"Bearer {self.token}"}
 
     def get(self, path: str, **query: Any) -> Answer:

@@ -70,7 +70,7 @@ def _started() -> tuple[subprocess.Popen[str], str]:
     run side by side."""
     said = ""
     for _ in range(STARTS_MAX):
-        command = [DYNOXIDE, "serve", "--port", str(free_port())]
+        command: list[str | Path] = [DYNOXIDE, "serve", "--port", str(free_port())]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
         )  # a Ctrl-C is for its users, who stop it when they are done

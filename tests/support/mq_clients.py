@@ -44,7 +44,7 @@ def by_node(endpoint: str, key_id: str, secret: str, topic: str) -> Any:
     """It takes this machine for any host."""
     if not NODE_MODULES.exists():
         absent("the SDK of MQ for Node is not here: `make emulators` installs it")
-    command = ["node", Path(__file__).parent / "mq_client.cjs", endpoint, key_id, secret, topic]
+    command: list[str | Path] = ["node", Path(__file__).parent / "mq_client.cjs", endpoint, key_id, secret, topic]
     environment = {**os.environ, "NODE_PATH": str(NODE_MODULES)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=NODE_SECONDS_MAX)
     assert done.returncode == 0, done.stderr

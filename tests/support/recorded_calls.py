@@ -75,14 +75,14 @@ class Recorder:
         """Of what other threads do at once, all must be of one name."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Operation, "call", self._recorded(Operation.call, lambda operation: operation.id))
-            patch.setattr(Dispatcher, "run", self._recorded(Dispatcher.run, lambda _: "run"))
+            patch.setattr(Dispatcher, "run", self._recorded(Dispatcher.run))
             for sweep in SWEEPS:
-                patch.setattr(Sweeps, sweep, self._recorded(getattr(Sweeps, sweep), lambda _, name=sweep: name))
+                patch.setattr(Sweeps, sweep, self._recorded(getattr(Sweeps, sweep)))
             yield
 
-    def _recorded(self, run: Callable[..., Any], name: Callable[[Any], str]) -> Callable[..., Any]:
+    def _recorded(self, run: Callable[..., Any], name: Callable[[Any], str] | None = None) -> Callable[..., Any]:
         def recorded(self_: Any, *arguments: Any, **more: Any) -> Any:
-            with self.within(name(self_)):
+            with self.within(name(self_) if name else run.__name__):
                 return run(self_, *arguments, **more)
 
         return recorded

@@ -146,7 +146,7 @@ def running(task: Path, handler: str, log: Path, settings: Mapping[str, str]) ->
     serving.start()
     variables = environment(task, AWS_LAMBDA_RUNTIME_API=api, AWS_LAMBDA_FUNCTION_NAME="decant", **settings)
     with log.open("wb") as output:
-        command = [tool("python"), "-s", "-m", "awslambdaric", handler]
+        command: list[str | Path] = [tool("python"), "-s", "-m", "awslambdaric", handler]
         child = subprocess.Popen(command, env=variables, cwd=task, stdout=output, stderr=output)
     try:
         yield function

@@ -10,7 +10,7 @@ from random import Random
 from greenlet import GreenletExit, getcurrent, greenlet
 
 
-class Killed(GreenletExit):
+class Killed(GreenletExit):  # type: ignore[misc]
     """The process of this caller died."""
 
 

@@ -54,10 +54,12 @@ class StoppingStore:
             self._stop()
 
     def put_all(self, items: Sequence[Item]) -> None:
-        self._stopped(self._inner.put_all(items))
+        self._inner.put_all(items)
+        self._stop()
 
     def remove_all(self, keys: Sequence[Key]) -> None:
-        self._stopped(self._inner.remove_all(keys))
+        self._inner.remove_all(keys)
+        self._stop()
 
     def put_blob(self, name: str, data: bytes) -> None:
         raise NotImplementedError

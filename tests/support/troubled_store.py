@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Outcome, Read
 from chalicelib.table.writes import Item, Key, Write
 from local.memory.store import MemoryStore
+
+T = TypeVar("T")
 
 Trouble = Callable[[str, Any], Exception | None]
 """Asked before each request with its verb and what it is about; what it returns is raised."""
@@ -47,7 +49,7 @@ class TroubledStore(MemoryStore):
         except StoreUnavailable as trouble:
             return trouble
 
-    def _tried(self, verb: str, about: Any, act: Callable[[], Any]) -> Any:
+    def _tried(self, verb: str, about: Any, act: Callable[[], T]) -> T:
         if trouble := self.before(verb, about):
             raise trouble
         result = act()
