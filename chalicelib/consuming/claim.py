@@ -190,14 +190,18 @@ class Claimer:
             view.riding.learn(after, acked)
 
     def _claimed(self, view: QueueView, plan: _Plan, is_own: bool) -> Claimed | None:
-        """The leases of the plan. `is_own`: this call made them; otherwise a concurrent call of the same attempt may
-        have. None: that call's leases are gone; plan again."""
+        """The leases of the plan. `is_own`: this write made them; otherwise an earlier try of it may have, or another
+        call of the attempt. None: plan again, since nothing is left of them, or, in an ordered group, not all: others
+        have taken over what comes first."""
         tokens, leases = plan.change.tokens, view.cursor.leases
         if _may_repeat(view):
             held = view.cursor.held(view.ask.attempt_token or "", self._runtime.now())
             if not is_own or {lease.token for lease in held} - set(tokens):
                 return self.held(view)
         own = [leases[token] for token in tokens if token in leases and not leases[token].parked]
+        left = sum(len(lease.owed) for lease in own)
+        if not is_own and left < (plan.picked.count if view.group.ordered else 1):
+            return None
         picked, in_turn = plan.picked, () if view.ask.attempt_id else plan.picked.in_turn
         return Claimed(own, plan.segments, picked.is_limited, plan.is_full, picked.is_partial, in_turn=in_turn)
 

@@ -17,17 +17,23 @@ from tests.support.troubled_store import TroubledStore
 
 
 class Interrupted(MemoryStore):
-    """Before the next claim is applied, something else happens."""
+    """Before the next claim is applied, something else happens; or after it, and the claim comes again, as if its reply
+    were lost."""
 
     def __init__(self, keeps_blobs: bool = False) -> None:
         super().__init__(keeps_blobs)
         self.meanwhile: Callable[[], object] | None = None
+        self.before_repeat: Callable[[], object] | None = None
         self.refused = 0
 
     def write(self, write: Write) -> Item:
         is_claim = any(isinstance(effect, Add) and effect.path == ("claims",) for effect in write.effects)
         if is_claim and self.meanwhile:
             happens, self.meanwhile = self.meanwhile, None
+            happens()
+        if is_claim and self.before_repeat:
+            happens, self.before_repeat = self.before_repeat, None
+            super().write(write)
             happens()
         try:
             return super().write(write)
@@ -87,6 +93,17 @@ def test_an_ack_that_meets_a_reset_lets_its_pop_begin_where_that_leads(clock: Cl
 
     store.before = reset
     assert pop(api, 4, ack=receipts[:1])[0] == [0, 1, 2, 3]
+
+
+def test_a_claim_sent_again_of_which_all_is_taken_takes_what_is_ready(store: Interrupted, clock: Clock) -> None:
+    api, other = with_messages(store, clock, 2, invisible_ms=1_000), instance(store, clock, 2)
+
+    def taken_over() -> None:
+        clock.ms += 1_000
+        assert pop(other, 1, invisible_ms=60_000)[0] == [0]
+
+    store.before_repeat = taken_over
+    assert pop(api, 1)[0] == [1]
 
 
 def test_an_attempt_whose_lease_runs_out_on_the_way_takes_it_once(store: Interrupted, clock: Clock) -> None:

@@ -72,6 +72,21 @@ def test_an_ack_in_a_pop_takes_nothing_behind_what_is_nacked_meanwhile(store: In
     assert offsets(pop(api, 10, ack=[first])) == [3]
 
 
+@pytest.mark.parametrize(("ordered", "taken"), [(True, []), ("key", [2])])
+def test_a_claim_sent_again_delivers_nothing_behind_what_others_took(
+    store: Interrupted, clock: Clock, ordered: bool | str, taken: list[int]
+) -> None:
+    """Its reply was lost, and its lease ended before it was repeated."""
+    api, other = prepared(store, clock, "a", "a", "b", ordered=ordered), instance(store, clock, 7)
+
+    def taken_over() -> None:
+        clock.ms += 1_000
+        assert offsets(pop(other, 1, invisible_ms=60_000)) == [0]
+
+    store.before_repeat = taken_over
+    assert offsets(pop(api, 10)) == taken
+
+
 @pytest.mark.parametrize(("act", "wait"), [("extend", "invisible_ms"), ("nack", "delay_ms")])
 def test_an_ack_of_what_is_left_of_a_lease_takes_nothing_if_that_has_moved(
     store: Interrupted, clock: Clock, act: str, wait: str
