@@ -99,9 +99,10 @@ def _wakes(connection: Connection, path: str, rounds: int) -> dict[str, list[int
     connection.ask("PUT", group, {})
     late: dict[str, list[int]] = {"a delay": [], "a retry": []}
     for after_ms in _WAKES_AFTER_MS * rounds:
-        message = {"body": "a", "deliver_at_ms": _now() + after_ms}
+        due_ms = _now() + after_ms
+        message = {"body": "a", "deliver_at_ms": due_ms}
         connection.ask("POST", f"{path}/messages", {"messages": [message]})
-        receipt = _woken(connection, group, message["deliver_at_ms"], late["a delay"])
+        receipt = _woken(connection, group, due_ms, late["a delay"])
         due_ms = _now() + after_ms  # by the service's clock a little later
         connection.ask("POST", f"{group}/nack", {"receipts": [receipt], "delay_ms": after_ms})
         receipt = _woken(connection, group, due_ms, late["a retry"])

@@ -109,7 +109,8 @@ class Caller:
     def sweeps(self) -> None:
         """The first round of each, and then one that finds nothing new."""
         sweeps, wake = self.api.service.sweeps, self.api.service.outside.wake
-        rounds = (sweeps.forward, sweeps.revive, sweeps.expire, sweeps.check, lambda: sweeps.push(wake))
+        rounds: list[Callable[[], object]] = [sweeps.forward, sweeps.revive, sweeps.expire, sweeps.check]
+        rounds += [lambda: sweeps.push(wake)]
         self.call("first round of all sweeps, the hourly too", lambda: [sweep() for sweep in rounds], 1)
         for name, sweep in zip(("forward", "revive", "expire", "check", "push"), rounds, strict=True):
             self.call(f"idle round of {name}", sweep, 2)

@@ -67,7 +67,7 @@ def moves() -> str:
     """A table of the walks of the hot requests."""
     wiring.use(Api(Service(MemoryStore(), system())))
     try:
-        rows = [[name, len(walk.files), len(walk.functions), walk.calls, walk.moves] for name, walk in _walks()]
+        rows = [(name, len(walk.files), len(walk.functions), walk.calls, walk.moves) for name, walk in _walks()]
     finally:
         wiring.use(None)
     return table("(g) How far a warm request walks", ("request", "files", "functions", "calls", "moves"), rows)

@@ -178,7 +178,7 @@ def localstack() -> Iterator[int]:
 
 
 @contextmanager
-def _running(command: list[str], folder: Path = ROOT, **settings: str) -> Iterator[subprocess.Popen[str]]:
+def _running(command: list[str], folder: Path = ROOT, /, **settings: str) -> Iterator[subprocess.Popen[str]]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     process = subprocess.Popen(  # noqa: S603 - our own commands
         command, cwd=folder, env={**inherited, **settings}, stdout=subprocess.PIPE, text=True

@@ -169,8 +169,9 @@ def test_who_shows_no_token_to_a_function_learns_nothing_of_names(monkeypatch: p
     provoked = Provoked(monkeypatch)
     for name in FUNCTIONS:
         for kind in OPERATIONS[name].path_names:
+            value: object
             for value in (None, 7, [], {}, "a/b", "none", "a" * 9_000):
-                named = {kind: value}
+                named: Json = {kind: value}
                 assert invoked(provoked, name, NEEDS_TOKEN, **named) == UNAUTHENTICATED
                 assert invoked(provoked, name, HAS_TOKEN, **named, token="nonsense") == UNAUTHENTICATED
 
@@ -236,7 +237,7 @@ SECRET = "QJ7ZK3XW5B2NDM4T_" + 43 * "a"
 )
 def test_a_bad_token_is_401_and_says_how_to_do_better(client: Client, authorization: str | None) -> None:
     client.token = None
-    sent = {} if authorization is None else {"authorization": authorization}
+    sent: Json = {} if authorization is None else {"authorization": authorization}
     answer = client.ask("GET", "/topics/orders", **sent)
     assert answer.problem == UNAUTHENTICATED
     assert answer.headers["WWW-Authenticate"] == "Bearer"

@@ -138,7 +138,7 @@ def test_the_farthest_instant_is_365_days_ahead(topic: Topic) -> None:
 
 
 def test_messages_for_now_and_for_later_go_together(topic: Topic, group: Group, clock: Clock) -> None:
-    batch = [{"body": "a"}, {"body": "b", "delay_ms": 100}, {"body": "c"}, {"body": "d", "delay_ms": 10**6}]
+    batch: list[Json] = [{"body": "a"}, {"body": "b", "delay_ms": 100}, {"body": "c"}, {"body": "d", "delay_ms": 10**6}]
     sent = topic.produce(*batch)
     assert [each["offset"] for each in sent] == [0, None, 1, None]
     assert bodies(group.drained()) == ["a", "c"]

@@ -37,6 +37,17 @@ def failing(*queues: int, took_ms: int = 0, client: Client | None = None, **memb
     return trouble
 
 
+def noting(met: list[str], trouble: Trouble) -> Trouble:
+    """The trouble, and where it was met."""
+
+    def noted(verb: str, about: Any) -> Exception | None:
+        if found := trouble(verb, about):
+            met.append(about.key.pk)
+        return found
+
+    return noted
+
+
 def slow(queue: int, client: Client, took_ms: int) -> Trouble:
     """Appends to this queue take so long."""
 
@@ -66,7 +77,7 @@ def test_keyed_messages_do_not_go_to_another_queue(
 ) -> None:
     tried: list[str] = []
     fails = failing(*range(QUEUES))
-    store.before = lambda verb, about: (trouble := fails(verb, about)) and (tried.append(about.key.pk) or trouble)
+    store.before = noting(tried, fails)
     answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", **fields}])
     assert answer.problem == (503, "StoreUnavailable")
     assert len(tried) == 1
@@ -262,9 +273,9 @@ def test_a_message_hops_with_half_of_the_time_that_is_left(store: TroubledStore,
 
 
 def test_no_queue_is_tried_when_the_time_is_over(store: TroubledStore, client: Client, topic: Topic) -> None:
-    tried: list[int] = []
+    tried: list[str] = []
     fails = failing(*range(QUEUES), took_ms=1_000, client=client)
-    store.before = lambda verb, about: (trouble := fails(verb, about)) and (tried.append(1) or trouble)
+    store.before = noting(tried, fails)
     answer = client.ask("POST", f"{topic.path}/messages", {"messages": [{"body": "a"}]}, prefer="wait=1")
     assert (answer.status, answer.json["detail"], len(tried)) == (503, "throttled", 1)
 

@@ -99,13 +99,15 @@ def test_the_sleep_of_a_long_poll_is_told_apart(group: Group, log: Log, clock: C
 
 
 def test_a_line_has_the_trace_of_its_request(topic: Topic, log: Log) -> None:
-    for header in (
+    traced: list[Json] = [
         {"traceparent": PARENT},
         {"x-amzn-trace-id": f"Self=1;Root=1-{TRACE_ID[:8]}-{TRACE_ID[8:]};Sampled=1"},
-    ):
+    ]
+    for header in traced:
         topic.client.ask("GET", topic.path, **header)
         assert log.pop()["trace_id"] == TRACE_ID
-    for header in ({}, {"traceparent": "00-1-1-00"}, {"x-amzn-trace-id": "Root=2-1"}):
+    untraced: list[Json] = [{}, {"traceparent": "00-1-1-00"}, {"x-amzn-trace-id": "Root=2-1"}]
+    for header in untraced:
         topic.client.ask("GET", topic.path, **header)
         assert "trace_id" not in log.pop()
 

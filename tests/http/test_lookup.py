@@ -148,7 +148,7 @@ def test_paging_while_producing_neither_repeats_nor_skips(client: Client, query:
     topic = client.topic("orders", queues=3)
     for number in range(10):
         topic.produce(f"old {number}", queue=number % 3)
-    found, token = [], {}
+    found, token = [], dict[str, str]()
     for number in range(12):
         page = topic.read(limit=2, **query, **token)
         found += [(each["queue"], each["offset"]) for each in page["messages"]]

@@ -221,7 +221,7 @@ def test_a_note_that_fails_fails_nothing(topic: Topic, group: Group, store: Trou
 
 def test_a_note_written_twice_is_told_once(topic: Topic, group: Group, store: TroubledStore) -> None:
     written: list[Any] = []
-    store.after = lambda verb, about: written.append(about) if verb == "put_all" else None  # type: ignore[func-returns-value]
+    store.after = lambda verb, about: written.append(about) if verb == "put_all" else None
     (sent,) = topic.produce("a")
     group.take_one()
     for items in [*written]:
@@ -246,7 +246,7 @@ def test_what_is_beyond_the_bounds_is_said(topic: Topic, group: Group, monkeypat
 
 def test_notes_go_with_the_retention(topic: Topic, group: Group, store: TroubledStore, clock: Clock) -> None:
     written: list[Any] = []
-    store.after = lambda verb, about: written.extend(about) if verb == "put_all" else None  # type: ignore[func-returns-value]
+    store.after = lambda verb, about: written.extend(about) if verb == "put_all" else None
     topic.produce("a")
     group.take_one()
     [note] = written

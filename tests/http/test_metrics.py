@@ -31,12 +31,7 @@ class Scrape:
             for family in families
             for sample in family.samples
         }
-        self.processes = {
-            value
-            for _, *labels in self.samples
-            for name, value in labels
-            if name == "process"  # type: ignore[misc]
-        }
+        self.processes = {value for _, *labels in self.samples for name, value in labels if name == "process"}
 
     def value(self, name: str, **labels: str) -> float | None:
         """Of this instance."""

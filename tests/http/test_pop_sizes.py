@@ -65,7 +65,7 @@ def test_many_small_messages_of_many_properties_stay_within_a_response(topic: To
     properties = {f"{number:02}": "\x01" * 300 for number in range(50)}
     for _ in range(8):
         topic.produce(*[{"body": "x", "properties": properties}] * 32)
-    taken = []
+    taken: list[int] = []
     while len(taken) < 256:
         answer = group.client.post(f"{group.path}/pop", max_messages=256)
         assert len(answer.raw) <= RESPONSE_JSON_BYTES_MAX
@@ -87,7 +87,7 @@ def test_large_bytes_stay_within_a_response(topic: Topic, group: Group) -> None:
     data = base64.b64encode(random.Random(3).randbytes(MIB)).decode()
     for _ in range(5):
         topic.produce({"body_base64": data})
-    taken = []
+    taken: list[int] = []
     for _ in range(2):
         answer = group.client.post(f"{group.path}/pop", max_messages=256)
         assert len(answer.raw) <= RESPONSE_JSON_BYTES_MAX

@@ -225,9 +225,8 @@ def test_any_other_preference_is_ignored(topic: Topic) -> None:
     "content_type", ["application/x-www-form-urlencoded", "text/plain", "application/octet-stream"]
 )
 def test_the_content_type_of_a_request_does_not_matter(topic: Topic, content_type: str) -> None:
-    answer = topic.client.ask(
-        "POST", f"{topic.path}/messages", {"messages": [{"body": "a"}]}, **{"content-type": content_type}
-    )
+    header: dict[str, Any] = {"content-type": content_type}
+    answer = topic.client.ask("POST", f"{topic.path}/messages", {"messages": [{"body": "a"}]}, **header)
     assert answer.status == 200
 
 

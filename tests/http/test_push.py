@@ -668,12 +668,13 @@ def test_whatever_makes_messages_ready_wakes_the_push(
     topic: Topic, group: Group, consumer: Consumer, clock: Clock
 ) -> None:
     half = topic.client.post(f"{topic.path}/transactions", messages=[{"body": "a"}]).json["transaction_id"]
-    for path, body in {
+    ways: dict[str, Json] = {
         f"{topic.path}/transactions/{half}/commit": {},
         f"{topic.path}/requests": {"body": "a", "wait_ms": 0},
         f"{group.path}/dead/redrive": {},
         f"{group.path}/reset": {"to": "earliest"},
-    }.items():
+    }
+    for path, body in ways.items():
         clock.sleep(1_000)
         consumer.woken.clear()
         assert topic.client.post(path, **body).status < 300

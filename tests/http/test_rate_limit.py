@@ -84,8 +84,10 @@ def test_units_counted_for_messages_that_were_not_there_are_given_back(topic: To
     assert len(group.pop()["messages"]) == 4
 
 
-def test_a_claim_without_an_answer_counts_since_its_repeat_delivers_it(client: Client, topic: Topic) -> None:
-    group, store = topic.group("slow", rate_limit=3), client.store
+def test_a_claim_without_an_answer_counts_since_its_repeat_delivers_it(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    group = topic.group("slow", rate_limit=3)
     topic.produce(*"abcdefg")
     group.take_one()
 

@@ -41,7 +41,7 @@ def ask(client: Client, operation: Operation) -> None:
     path = operation.path
     for name in operation.path_names:
         path = path.replace(f"{{{name}}}", named.get(name, SECRET))
-    headers = {"authorization": f"Bearer dct_1_{SECRET}", "cookie": SECRET}
+    headers: Json = {"authorization": f"Bearer dct_1_{SECRET}", "cookie": SECRET}
     for request in (
         request_of(operation),
         {name: value for name, value in request_of(operation).items() if name == "messages"},

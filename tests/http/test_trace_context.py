@@ -14,14 +14,14 @@ from tests.support.consumer import Consumer
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-TRACE = {
+TRACE: Json = {
     "traceparent": PARENT,
     "tracestate": "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
     "baggage": "userId=Am%C3%A9lie,isProduction=false;secret",
 }
 
 
-def send(topic: Topic, *messages: Json, **headers: str) -> None:
+def send(topic: Topic, *messages: Json, **headers: Any) -> None:
     assert topic.client.ask("POST", f"{topic.path}/messages", {"messages": [*messages]}, **headers).status == 200
 
 

@@ -158,7 +158,7 @@ def test_a_message_keeps_all_it_was_given(client: Client) -> None:
 def test_messages_go_where_a_produce_would_put_them_and_keep_their_order(client: Client) -> None:
     topic = client.topic("wide", queues=4)
     produced = topic.produce("warm", "warm", key="k")
-    batch = [
+    batch: list[Json] = [
         {"body": "1", "key": "k"},
         {"body": "2", "queue": 3},
         {"body": "3", "key": "k"},
@@ -317,7 +317,8 @@ def test_messages_that_no_response_could_carry_are_too_large(topic: Topic) -> No
     assert undecided(topic)["transactions"] == []
     quotes, more = '"' * 700_000, 200_000  # four bytes each, in JSON in JSON
     told = asked_to_begin(topic, quotes, quotes + "a" * more).json["detail"]
-    most = more - (int(re.search(r"is (\d+) bytes", told)[1]) - MESSAGE_JSON_BYTES_MAX)
+    [size] = re.findall(r"is (\d+) bytes", told)
+    most = more - (int(size) - MESSAGE_JSON_BYTES_MAX)
     assert asked_to_begin(topic, quotes, quotes + "a" * (most + 1)).problem == (413, "MessageTooLarge")
     assert asked_to_begin(topic, quotes, quotes + "a" * most).status == 201
 
@@ -360,7 +361,7 @@ def test_a_message_carries_the_trace_of_the_begin(client: Client, topic: Topic, 
 
 def test_a_check_returns_what_was_left_undecided_oldest_first(topic: Topic, clock: Clock) -> None:
     given = {"body_base64": "AAEC", "key": "k", "tag": "t", "properties": {"p": "q"}, "queue": 0, "ttl_ms": 5_000}
-    plain = {"body": "a", "key": None, "tag": None, "properties": {}}
+    plain: Json = {"body": "a", "key": None, "tag": None, "properties": {}}
     halves = []
     for _ in range(3):
         halves.append(begin(topic, "a", given))

@@ -214,6 +214,8 @@ def test_a_pop_that_could_not_read_says_so_though_others_have_nothing(
     clock.sleep(1)
     topic.produce("x", queue=1)
 
+    taken: list[Json] = []
+
     def meanwhile(verb: str, about: Any) -> Exception | None:
         trouble = _failing_payload(verb, about)
         if trouble and not taken:
@@ -222,7 +224,6 @@ def test_a_pop_that_could_not_read_says_so_though_others_have_nothing(
             store.before = meanwhile
         return trouble
 
-    taken: list[Json] = []
     store.before = meanwhile
     demand_unavailable(client.post(f"{group.path}/pop"))
 

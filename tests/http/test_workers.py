@@ -199,7 +199,7 @@ def test_a_reply_that_cannot_be_sent_is_a_nack(service: Service, topic: Topic, g
     ask(topic)
     event = pushed(group)
     for returned in ("", object(), float("nan"), "x" * 4_194_305):
-        [failure] = service.worker(lambda _message, returned=returned: returned).on_push(event)["batchItemFailures"]
+        [failure] = service.worker(lambda _message: returned).on_push(event)["batchItemFailures"]  # noqa: B023
         assert failure["reason"].startswith(("Refused: 4", "TypeError: ", "ValueError: "))
         assert len(failure["reason"]) <= 256
 

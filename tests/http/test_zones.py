@@ -107,12 +107,13 @@ def test_a_half_message_goes_where_its_key_goes_when_it_is_committed(
 def test_an_unknown_zone_is_refused_and_the_known_ones_are_named(client: Client, topic: Topic, zone: str) -> None:
     group = topic.group("billing")
     before = topic.details()
-    for path, body, field in [
+    wrong: list[tuple[str, dict[str, Any], str]] = [
         (f"{topic.path}/messages", {"messages": [{"body": "x"}, {"body": "x", "zone": zone}]}, "messages[1].zone"),
         (f"{topic.path}/requests", {"body": "x", "zone": zone}, "zone"),
         (f"{topic.path}/transactions", {"messages": [{"body": "x", "zone": zone}]}, "messages[0].zone"),
         (f"{group.path}/pop", {"zone": zone}, "zone"),
-    ]:
+    ]
+    for path, body, field in wrong:
         answer = client.post(path, **body)
         assert answer.problem == (400, "InvalidField")
         for part in (f"field '{field}'", "'a', 'b'", f'"{zone}"'):

@@ -171,7 +171,7 @@ def test_a_request_is_good_for_fifteen_minutes(insider: Client) -> None:
 def test_nothing_that_is_signed_can_be_altered(insider: Client, altered: Json) -> None:
     keyed = Keyed(insider)
     headers = {"content-type": "text/xml;charset=UTF-8", "x-mq-version": "2015-06-06"}
-    sent = {"method": "POST", "path": PATH, "query": {"ns": "any"}, **headers}
+    sent: Json = {"method": "POST", "path": PATH, "query": {"ns": "any"}, **headers}
     signature = keyed.signed("POST", PATH, sent["query"], headers)
     sent = {**sent, **signature, **altered}
     method, path, query = (sent.pop(part) for part in ("method", "path", "query"))

@@ -108,11 +108,12 @@ def test_a_deployment_can_be_an_instance(mq: Mq, monkeypatch: pytest.MonkeyPatch
 
 
 def test_errors_say_where_they_come_from(mq: Mq) -> None:
-    for headers, host in (
+    hosts: list[tuple[dict[str, Any], bytes]] = [
         ({}, b"http://mq.test"),
         ({"host": "mq.example:8000", "x-forwarded-proto": "https"}, b"https://mq.example:8000"),
         ({"host": "<&"}, b"http://localhost"),
-    ):
+    ]
+    for headers, host in hosts:
         assert b"<HostId>" + host + b"</HostId>" in mq.ask("GET", **headers).raw
 
 
@@ -156,5 +157,6 @@ def test_each_call_writes_a_line(mq: Mq, client: Client) -> None:
 
 @pytest.mark.parametrize(("agent", "end"), [("mq-python-sdk/1.0.3", "/"), ("mq-java-sdk/1.0.3(Linux/6)", "")])
 def test_an_error_has_the_namespace_that_its_sdk_knows(mq: Mq, agent: str, end: str) -> None:
-    answer = mq.ask("GET", query={"consumer": "none"}, **{"user-agent": agent})
+    headers: dict[str, Any] = {"user-agent": agent}
+    answer = mq.ask("GET", query={"consumer": "none"}, **headers)
     assert f'<Error xmlns="http://mq.aliyuncs.com/doc/v1{end}">' in answer.raw.decode()

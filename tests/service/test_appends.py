@@ -124,7 +124,7 @@ def test_an_entry_that_stands_is_not_taken_for_one_that_failed(world: World) -> 
     world.append(sleeper, 10)
     world.append(world.another(), *[500] * 3)
 
-    def throttled(_: Sequence[Item]) -> None:
+    def throttled(items: Sequence[Item]) -> None:
         raise StoreUnavailable("throttled")
 
     world.store.put_all = throttled  # type: ignore[method-assign]

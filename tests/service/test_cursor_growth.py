@@ -86,7 +86,7 @@ def test_a_cursor_that_is_full_of_witnesses_makes_room_again() -> None:
         if seed == 9:  # as if there had been very many more
             token, witness = next(iter(cursor_of(store)["leases"].items()))
             more = range(LEASES_MAX)
-            cursor_of(store)["leases"] |= {f"{token}{number:06}": [*witness] for number in more}
+            cursor_of(store)["leases"].update({f"{token}{number:06}": [*witness] for number in more})
     assert leases(store) > LEASES_MAX
     assert [each["body"] for each in api.pop("t", "g", {})["messages"]] == ["1"]
 

@@ -54,25 +54,29 @@ def test_an_id_that_a_batch_has_many_of_is_answered_for_each(instance: Instance,
     assert instance().produce(topic, {"messages": [{"body": "b", "dedup_id": "1"}]}) == {"messages": [got[1]]}
 
 
+def send(api: Api, body: str) -> object:
+    """The offset it gets, with the id `x`."""
+    return api.produce("t", {"messages": [{"body": body, "dedup_id": "x"}]})["messages"][0]["offset"]
+
+
 def test_a_record_that_arrives_late_changes_nothing() -> None:
     """While a newer one stands it is refused; where there is none any more it is born too old to stand."""
     store, clock = RecordingStore(), Clock()
     api = at_a_virtual_time(store, clock)
     api.put_topic("t", {"queues": 1})
-    send = lambda body: api.produce("t", {"messages": [{"body": body, "dedup_id": "x"}]})["messages"][0]["offset"]  # noqa: E731
-    assert send("a") == 0
+    assert send(api, "a") == 0
     [late] = [write for write in store.sent if write.key.sk == "record"]
     clock.ms += DEDUP_MS
-    assert send("b") == 1
+    assert send(api, "b") == 1
     try:
         MemoryStore.write(store, late)
     except Refused:
         pass
-    assert send("c") == 1
+    assert send(api, "c") == 1
     clock.ms += DEDUP_MS
     store.remove_all([late.key])
     MemoryStore.write(store, late)
-    assert send("d") == 2
+    assert send(api, "d") == 2
     assert len(api.read_messages("t", {})["messages"]) == 3
 
 
@@ -90,10 +94,9 @@ def test_a_repeat_that_is_refused_as_the_time_ends_gets_the_first_place() -> Non
 
     api = at_a_virtual_time(SlowToRefuse(), clock)
     api.put_topic("t", {"queues": 1})
-    send = lambda body: api.produce("t", {"messages": [{"body": body, "dedup_id": "x"}]})["messages"][0]["offset"]  # noqa: E731
-    assert send("a") == 0
+    assert send(api, "a") == 0
     clock.ms += DEDUP_MS - 1
-    assert send("b") == 0
+    assert send(api, "b") == 0
     assert len(api.read_messages("t", {})["messages"]) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_thousand_delayed_messages_come_once_never_early_and_hardly_late(consu
             place.scheduler.spawn(consume, 0)
         first_ms = place.scheduler.now + 2_000
         for at in range(0, MESSAGES, 100):
-            batch = [
+            batch: list[dict[str, Any]] = [
                 {"body": str(number), "deliver_at_ms": first_ms + OVER_MS * number // MESSAGES}
                 for number in range(at, at + 100)
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_hundreds_of_groups_are_listed_a_page_at_a_time_side_by_side(settings: d
     for name in ("g0000", "g0249"):
         api.pop("t", name, {"max_messages": 1, "consumer_id": "c"})
     before = store.meter.copy()
-    listed, token = [], None
+    listed, token = list[dict[str, Any]](), None
     while token is not None or not listed:
         page = api.list_groups("t", {"limit": "1000", **({"next": token} if token else {})})
         assert len(page["groups"]) <= GROUP_DETAILS_MAX

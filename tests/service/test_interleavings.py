@@ -301,6 +301,8 @@ def test_a_claim_that_is_repeated_late_returns_what_others_have_left_of_it(clock
     """Receipts name messages, so nothing stays of a lease that was taken over."""
 
     class Late(Interrupted):
+        late: Callable[[], object] | None = None
+
         def write(self, write: Write) -> Item:
             answer = super().write(write)
             if self.late:
@@ -308,8 +310,6 @@ def test_a_claim_that_is_repeated_late_returns_what_others_have_left_of_it(clock
                 happens()
                 return super().write(write)
             return answer
-
-        late: Callable[[], object] | None = None
 
     store = Late()
     api, other = with_messages(store, clock, 2, settle_by="message", invisible_ms=1_000), instance(store, clock, 7)

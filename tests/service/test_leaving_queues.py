@@ -180,7 +180,7 @@ def test_a_queue_does_not_leave_a_group_that_just_got_its_messages(
     together = MemoryStore.write_together
 
     def after_the_group(writes: Sequence[Write]) -> None:
-        store.write_together = lambda later: together(store, later)  # type: ignore[method-assign]
+        store.write_together = lambda writes: together(store, writes)  # type: ignore[method-assign]
         act(api)
         together(store, writes)
 
@@ -308,7 +308,7 @@ def test_two_checks_at_once_let_a_queue_leave_once(store: Table, api: Api, clock
     together = MemoryStore.write_together
 
     def after_another(writes: Sequence[Write]) -> None:
-        store.write_together = lambda later: together(store, later)  # type: ignore[method-assign]
+        store.write_together = lambda writes: together(store, writes)  # type: ignore[method-assign]
         other.service.sweeps.check()
         together(store, writes)
 

@@ -10,7 +10,7 @@ from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.push import Push
 from chalicelib.push.slots import PAUSE_MS_MAX, SLOT_SPARE_MS, Pause, Slot, Slots, hold, take
-from chalicelib.table.writes import Refused, Write
+from chalicelib.table.writes import Item, Refused, Write
 from chalicelib.telemetry.telemetry import Telemetry
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
@@ -27,7 +27,7 @@ class Shelf(MemoryStore):
         super().__init__()
         self.written: list[Write] = []
 
-    def write(self, write: Write) -> object:  # type: ignore[override]
+    def write(self, write: Write) -> Item:
         self.written.append(write)
         return super().write(write)
 

@@ -4,7 +4,7 @@ to the store, and no queue is ever there in part."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice, product
 from typing import Any, Self
 from unittest.mock import patch
@@ -137,7 +137,7 @@ def meetings(scene: Scene, first: str, second: str) -> Iterator[list[str]]:
     dies as well. Afterwards both are called once more."""
     points = [range(1, requests_of(scene.copy().work(name)) + 2) for name in (first, second)]
     number = [*OPERATIONS].index(second)
-    for at, until, goes_on in islice(product(*points, (False, True)), number % EVERY, None, EVERY):
+    for (at, until), goes_on in islice(product(product(*points), (False, True)), number % EVERY, None, EVERY):
         own = scene.copy()
         running = stop_after(own.work(first), at)
         other = stop_after(own.work(second), until)
@@ -167,7 +167,7 @@ def _record_apart(store: StoppingStore, writes: Sequence[Write]) -> None:
     store.write(record)
 
 
-PLANTED = {
+PLANTED: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "records that come and go apart": lambda: patch.object(StoppingStore, "write_together", _record_apart),
     "groups that the topic does not note": lambda: patch.object(topics, "note_group", _nothing),
     "topics that go with one of several groups": lambda: patch.object(SqsQueues, "_names", lambda *_: ["orders"]),

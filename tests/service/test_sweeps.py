@@ -176,11 +176,11 @@ def test_messages_that_fall_due_during_a_sweep_are_left_to_consumers() -> None:
     prepared(api)
     api.produce("t0", {"messages": [{"body": f"{ms}", "delay_ms": ms} for ms in range(10, 2_000, 10)]})
     clock.sleep(100)
-    write = store.write
+    at_once = store.write
 
-    def slow(request: Write) -> Item:
+    def slow(write: Write) -> Item:
         clock.sleep(50)
-        return write(request)
+        return at_once(write)
 
     store.write = slow  # type: ignore[method-assign]
     assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 10}

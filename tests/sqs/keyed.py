@@ -22,6 +22,6 @@ class Keyed(Client):
     ) -> Answer:
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
         host = headers.pop("host")
-        credentials = {"key_id": self.pair["access_key_id"], "secret": self.pair["secret_access_key"]}
-        signed = sign(method, f"http://{host}{target}", raw or b"", self.clock.ms, **credentials, **headers)
+        about: Json = {"key_id": self.pair["access_key_id"], "secret": self.pair["secret_access_key"], **headers}
+        signed = sign(method, f"http://{host}{target}", raw or b"", self.clock.ms, **about)
         return super().ask(method, path, raw=raw or b"", query=query, **signed.headers)

@@ -63,7 +63,7 @@ def flipped(text: str) -> Iterator[str]:
 def altered(request: Request) -> Iterator[Request]:
     """Each in one character of what is signed, or of the signature."""
     for part in ("method", "path", "raw_query"):
-        yield from (request._replace(**{part: text}) for text in flipped(getattr(request, part)))
+        yield from (request._replace(**dict[str, Any]({part: text})) for text in flipped(getattr(request, part)))
     body = request.body.decode("latin-1")
     yield from (request._replace(body=text.encode("latin-1")) for text in [*flipped(body), body[:-1], body + " "])
     for name in ("host", "x-amz-date", "x-amz-target", "content-type", "content-length", "authorization"):

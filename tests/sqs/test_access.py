@@ -285,10 +285,16 @@ def test_a_queue_that_was_made_again_elsewhere_needs_the_right_there(insider: Cl
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def keyed(insider: Client) -> Keyed:
+    """With a key that may do everything."""
+    return Keyed(insider)
+
+
 @pytest.fixture(params=[Sqs, QuerySqs])
-def guarded(insider: Client, request: pytest.FixtureRequest) -> Sqs:
-    """In both encodings, with a key that may do everything."""
-    made: Sqs = request.param(Keyed(insider))
+def guarded(keyed: Keyed, request: pytest.FixtureRequest) -> Sqs:
+    """In both encodings."""
+    made: Sqs = request.param(keyed)
     return made
 
 
@@ -325,23 +331,23 @@ def test_the_form_of_a_stranger_is_not_read(insider: Client, monkeypatch: pytest
     assert QuerySqs(client).refused("ListQueues").code == "MissingAuthenticationToken"
 
 
-def test_the_wrong_secret_and_a_key_that_is_none_are_told_apart(guarded: Sqs) -> None:
-    pair = guarded.client.pair
-    guarded.client.pair = {**pair, "secret_access_key": "a" * 40}
+def test_the_wrong_secret_and_a_key_that_is_none_are_told_apart(guarded: Sqs, keyed: Keyed) -> None:
+    pair = keyed.pair
+    keyed.pair = {**pair, "secret_access_key": "a" * 40}
     assert said(guarded) == "SignatureDoesNotMatch"
     for key_id in ("AKIDEXAMPLE", "DCTK" + 16 * "A"):
-        guarded.client.pair = {**pair, "access_key_id": key_id}
+        keyed.pair = {**pair, "access_key_id": key_id}
         refused = guarded.refused("ListQueues")
         text = "The security token included in the request is invalid."
         told = (refused.status, refused.shape, refused.code, refused.message)
         assert told == (403, "UnrecognizedClientException", "InvalidClientTokenId", text)
 
 
-def test_nothing_is_done_for_an_altered_request(insider: Client) -> None:
-    keyed = Keyed(insider)
+def test_nothing_is_done_for_an_altered_request(insider: Client, keyed: Keyed) -> None:
     own: Json = {"key_id": keyed.pair["access_key_id"], "secret": keyed.pair["secret_access_key"]}
-    body, kind = b'{"MessageBody":"a"}', {"content_type": "application/x-amz-json-1.0", "content_length": "19"}
-    target = {"x_amz_target": "AmazonSQS.SendMessage"}
+    body = b'{"MessageBody":"a"}'
+    kind: Json = {"content_type": "application/x-amz-json-1.0", "content_length": "19"}
+    target: Json = {"x_amz_target": "AmazonSQS.SendMessage"}
     request = sign("POST", "http://sqs.test/000000000000/orders?a=1", body, keyed.clock.ms, **own, **kind, **target)
     wiring.use(keyed.api)
     before = repr(insider.store._items)
@@ -374,16 +380,16 @@ def test_a_deployed_stage_is_signed_for_its_own_region(guarded: Sqs, monkeypatch
     assert (refused.code, refused.message) == ("SignatureDoesNotMatch", text)
 
 
-def test_a_key_of_aws_is_no_key_here(guarded: Sqs) -> None:
+def test_a_key_of_aws_is_no_key_here(guarded: Sqs, keyed: Keyed) -> None:
     """That of a role comes with a session token."""
-    guarded.client.pair = {"access_key_id": "ASIAIOSFODNN7EXAMPLE", "secret_access_key": "a" * 40}
+    keyed.pair = {"access_key_id": "ASIAIOSFODNN7EXAMPLE", "secret_access_key": "a" * 40}
     headers = {"x_amz_security_token": "a token"}
     answer = guarded.ask("ListQueues", headers=headers)
     assert outcome(answer) == "InvalidClientTokenId"
 
 
-def test_a_key_ends_with_its_token(guarded: Sqs, insider: Client) -> None:
-    token_id = guarded.client.pair["token_id"]
+def test_a_key_ends_with_its_token(guarded: Sqs, keyed: Keyed, insider: Client) -> None:
+    token_id = keyed.pair["token_id"]
     assert said(guarded) is None
     insider.api.delete_token(token_id)
     insider.clock.ms += METADATA_AGE_MS_MAX
@@ -392,15 +398,15 @@ def test_a_key_ends_with_its_token(guarded: Sqs, insider: Client) -> None:
     assert said(guarded) == "InvalidClientTokenId"
 
 
-def test_a_rotated_secret_signs_beside_the_new_one_until_it_ends(guarded: Sqs, insider: Client) -> None:
-    old = guarded.client.pair
+def test_a_rotated_secret_signs_beside_the_new_one_until_it_ends(guarded: Sqs, keyed: Keyed, insider: Client) -> None:
+    old = keyed.pair
     new = insider.api.rotate_token(old["token_id"], {"old_valid_ms": 60_000})
     assert said(guarded) is None
-    guarded.client.pair = new
+    keyed.pair = new
     assert said(guarded) is None
     insider.clock.ms += 60_000
     assert said(guarded) is None
-    guarded.client.pair = old
+    keyed.pair = old
     assert said(guarded) == "SignatureDoesNotMatch"
 
 

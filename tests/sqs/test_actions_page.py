@@ -20,7 +20,7 @@ def _rows(section: str) -> list[list[str]]:
 
 def _listed() -> tuple[list[str], list[str]]:
     """The names in the table of actions: served, not served."""
-    served, refused = [], []
+    served, refused = list[str](), list[str]()
     for names, meaning in _rows("Actions"):
         (refused if "not served" in meaning else served).extend(re.findall("`(.*?)`", names))
     return served, refused

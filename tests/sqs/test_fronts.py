@@ -24,7 +24,7 @@ PREFIXES = {"rest": "/api", "http_api_1": "/api", "staged_http_api": "/prod"}
 
 
 def sent(action: str, path: str = "/", **members: Any) -> Sent:
-    headers = {"X-Amz-Target": f"AmazonSQS.{action}", "X-Forwarded-Proto": "https"}
+    headers: Json = {"X-Amz-Target": f"AmazonSQS.{action}", "X-Forwarded-Proto": "https"}
     request = Sent("POST", path, json.dumps(members), **headers)
     request.headers["Content-Type"] = "application/x-amz-json-1.0"
     return request
@@ -53,7 +53,7 @@ def test_a_form_comes_through_as_it_was_sent(client: Client, front: str) -> None
     """Fronts hand over the body of a form in base64, or as text."""
     wiring.use(client.api)
     through: Callable[[Sent], Json] = FRONTS[front]
-    form_type = {"Content-Type": "application/x-www-form-urlencoded"}
+    form_type: Json = {"Content-Type": "application/x-www-form-urlencoded"}
     path = "/000000000000/orders"
     assert b"QueueUrl" in asked(through(Sent("POST", "/", b"Action=CreateQueue&QueueName=orders", **form_type)))
     for body in (
@@ -101,9 +101,9 @@ def is_proved(event: Json) -> bool:
 def as_sent(method: str, called: str, path: str, body: str = "", query: events.Query | None = None) -> Sent:
     """Signed as all SDKs do it, for the URL that is called. `path`: what of it is no part of the way."""
     url = f"https://example.org{called}{path}?{urlencode(query or [], quote_via=quote)}".rstrip("?")
-    about = {"amz_sdk_invocation_id": "1-2", "amz_sdk_request": "attempt=1; max=3", "x_amzn_query_mode": "true"}
-    kind = {"content_type": "application/x-amz-json-1.0", "x_amz_target": "AmazonSQS.SendMessage"}
-    content = {"content_length": str(len(body.encode())), "user_agent": "an SDK"}
+    about: Json = {"amz_sdk_invocation_id": "1-2", "amz_sdk_request": "attempt=1; max=3", "x_amzn_query_mode": "true"}
+    kind: Json = {"content_type": "application/x-amz-json-1.0", "x_amz_target": "AmazonSQS.SendMessage"}
+    content: Json = {"content_length": str(len(body.encode())), "user_agent": "an SDK"}
     request = sign(method, url, body.encode(), **about, **kind, **content)
     sent = Sent(method, path, body, query)
     sent.headers = {name.title(): value for name, value in request.headers.items()}

@@ -139,7 +139,7 @@ def test_a_message_that_dies_again_moves_again(made: Sqs) -> None:
 
 
 def test_messages_of_a_fifo_queue_keep_their_order(sqs: Sqs, clock: Clock) -> None:
-    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    fifo: Json = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
     sqs.CreateQueue(QueueName="dead.fifo", Attributes=fifo)
     make(sqs, "orders.fifo", "dead.fifo", **{**fifo, "VisibilityTimeout": "1"})
     for body in ("a1", "b1", "a2", "a3"):
@@ -536,7 +536,7 @@ def test_a_task_is_not_over_while_its_worker_does_not_see_its_messages_yet() -> 
 
 
 def test_a_task_waits_for_what_comes_after_messages_in_flight(sqs: Sqs, client: Client) -> None:
-    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    fifo: Json = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
     sqs.CreateQueue(QueueName="dead.fifo", Attributes=fifo)
     make(sqs, "orders.fifo", "dead.fifo", **fifo)
     for body in ("a1", "a2"):

@@ -179,6 +179,7 @@ def test_a_change_is_heard_by_group_and_topic_and_noted(made: Sqs, client: Clien
 
 
 def test_nothing_to_set_is_refused(made: Sqs) -> None:
+    members: dict[str, Any]
     for members in ({}, {"Attributes": {}}):
         refused = made.refused("SetQueueAttributes", QueueUrl="orders", **members)
         assert (refused.code, refused.message) == (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.sqs.client import Refused, Sqs
+from tests.sqs.client import Json, Refused, Sqs
 from tests.support.client import Client
 
 ACCOUNT = "000000000000"
@@ -73,7 +73,8 @@ def test_a_fifo_queue_needs_a_name_with_its_suffix(sqs: Sqs, name: str) -> None:
 
 def test_a_queue_made_again_with_what_it_has_is_the_same(sqs: Sqs) -> None:
     made = make(sqs, VisibilityTimeout="10", DelaySeconds="3", MaximumMessageSize="2048")
-    for given in ({}, {"VisibilityTimeout": " 10 "}, {"DelaySeconds": "03", "MaximumMessageSize": "2048"}):
+    alike: list[Json] = [{}, {"VisibilityTimeout": " 10 "}, {"DelaySeconds": "03", "MaximumMessageSize": "2048"}]
+    for given in alike:
         assert make(sqs, **given) == made
     assert make(sqs, ReceiveMessageWaitTimeSeconds="0", MessageRetentionPeriod="345600") == made
 

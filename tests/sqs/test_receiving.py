@@ -140,7 +140,7 @@ LAMBDA_BYTES_MAX = 6 * MIB
 
 def receive_by_function(sqs: Sqs, url: str) -> list[Json]:
     """Ten messages at most, in an answer that Lambda can carry, as a string in JSON."""
-    asked = {"QueueUrl": url, "MaxNumberOfMessages": 10, "MessageAttributeNames": ["All"]}
+    asked: Json = {"QueueUrl": url, "MaxNumberOfMessages": 10, "MessageAttributeNames": ["All"]}
     answer = (
         sqs.send(form("ReceiveMessage", asked)) if isinstance(sqs, QuerySqs) else sqs.ask("ReceiveMessage", **asked)
     )

@@ -31,7 +31,7 @@ def refused(request: Request, at_ms: int = NOW_MS, region: str | None = REGION) 
 
 
 def typical(**more: str) -> Request:
-    headers = {"x_amz_target": "AmazonSQS.SendMessage", "content_type": JSON_TYPE, **more}
+    headers: dict[str, Any] = {"x_amz_target": "AmazonSQS.SendMessage", "content_type": JSON_TYPE, **more}
     return sign(url="https://sqs.test/api/", body=b'{"MessageBody":"hi"}', **headers)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sqs.client import Refused, Sqs, queue, refusal_in
 from tests.sqs.query_client import QuerySqs
-from tests.support.client import Client
+from tests.support.client import Client, Json
 from tests.support.troubled_store import TroubledStore, unavailable
 
 
@@ -57,7 +57,7 @@ def test_a_deployment_can_have_an_account(sqs: Sqs, monkeypatch: pytest.MonkeyPa
 
 def test_the_region_of_the_signature_is_in_the_arn(sqs: Sqs, url: str) -> None:
     headers = {"authorization": CREDENTIAL.format("AKIA", "eu-west-1")}
-    asked = {"QueueUrl": url, "AttributeNames": ["QueueArn"]}
+    asked: Json = {"QueueUrl": url, "AttributeNames": ["QueueArn"]}
     assert sqs.GetQueueAttributes(**asked)["Attributes"]["QueueArn"] == "arn:aws:sqs:us-east-1:000000000000:orders"
     answer = sqs.ask("GetQueueAttributes", headers=headers, **asked)
     assert answer.json["Attributes"]["QueueArn"] == "arn:aws:sqs:eu-west-1:000000000000:orders"

@@ -13,7 +13,7 @@ from botocore.client import BaseClient  # noqa: E402
 from moto.core import models  # noqa: E402
 
 _REGION = "us-east-1"
-_ASKED = BaseClient._make_api_call
+_ASKED = BaseClient._make_api_call  # type: ignore[attr-defined]
 _SQS = boto3.client("sqs", region_name=_REGION, endpoint_url=ENDPOINT)
 
 
@@ -23,12 +23,17 @@ def _ask(client: BaseClient, operation: str, given: dict[str, Any]) -> Any:
     return _ASKED(client, operation, given)
 
 
-def _reset(_: object) -> None:
+def _reset(self: object) -> None:
     """Each test begins without queues."""
     for url in _SQS.list_queues().get("QueueUrls", []):
         _SQS.delete_queue(QueueUrl=url)
 
 
-BaseClient._make_api_call = _ask
-models.ServerModeMockAWS.reset = _reset
-models.MockAWS._mock_env_variables = models.MockAWS._unmock_env_variables = lambda _: None
+def _do_nothing(self: object) -> None:
+    """The environment is right as it is."""
+
+
+BaseClient._make_api_call = _ask  # type: ignore[attr-defined]
+models.ServerModeMockAWS.reset = _reset  # type: ignore[method-assign]
+models.MockAWS._mock_env_variables = _do_nothing  # type: ignore[method-assign]
+models.MockAWS._unmock_env_variables = _do_nothing  # type: ignore[method-assign]
