@@ -21,6 +21,7 @@ Key = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def key(deployed: Deployment) -> Key:
+    token: Key
     status, token = deployed.call("POST", "/tokens", {"name": "doors", "rights": RIGHTS})
     assert status == 201
     return token

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.support.ministack import Ministack, tool
 
 
 def test_functions_run_on_the_python_that_packages_are_for() -> None:
-    command = [tool("python"), "-c", "import sys; print(*sys.version_info[:3])"]
+    command: list[str | Path] = [tool("python"), "-c", "import sys; print(*sys.version_info[:3])"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.split() == [str(part) for part in sys.version_info[:3]]
 

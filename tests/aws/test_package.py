@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from zstandard import backend_c
+from zstandard import backend_c  # type: ignore[attr-defined]
 
-from infra import packaging
+from infra import packaging, slimming
 from infra.packaging import MACHINE, Package
 from infra.slimming import is_wanted, loadable
 from tests.support.ministack import ROOT
@@ -47,7 +47,7 @@ def test_what_is_kept_is_made_anew_when_other_files_are_wanted(tmp_path: Path, m
     kept = packaging.install(tmp_path)
     assert packaging.install(tmp_path) == kept
     (tmp_path / "slimming.py").write_text("LEFT_OUT = ()")
-    monkeypatch.setattr(packaging.slimming, "__file__", str(tmp_path / "slimming.py"))
+    monkeypatch.setattr(slimming, "__file__", str(tmp_path / "slimming.py"))
     assert packaging.install(tmp_path) != kept
 
 

@@ -179,7 +179,7 @@ REQUEST = "import sys, app; assert app.app({}, None)['statusCode'] == 200; asser
 
 def cpu_ms(task: Path, program: str, settings: dict[str, str]) -> float:
     """Of a child, which other processes on the machine slow down less than its time."""
-    command = [tool("python"), "-s", "-c", program]
+    command: list[str | Path] = [tool("python"), "-s", "-c", program]
     child = subprocess.Popen(command, cwd=task, env=runtime_api.environment(task, **settings))
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)

@@ -23,7 +23,7 @@ app.conf.update(
 sums: list[int] = []
 
 
-@app.task(bind=True)
+@app.task(bind=True)  # type: ignore[untyped-decorator]
 def add(task: Any, *numbers: int) -> None:
     if numbers == FAILING and not task.request.retries:
         raise task.retry(countdown=0.1)

@@ -104,4 +104,5 @@ def in_raw(answer: bytes) -> tuple[int, str]:
 
 
 def endpoint_in(banner: str) -> str:
-    return re.findall("DynamoDB endpoint[^:]*: (\\S+)", banner)[0]
+    endpoint: str = re.findall("DynamoDB endpoint[^:]*: (\\S+)", banner)[0]
+    return endpoint

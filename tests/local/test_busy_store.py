@@ -25,7 +25,7 @@ PREFIX = "com.amazonaws.dynamodb.v20120810#"
 THROTTLED = (400, {"__type": f"{PREFIX}ThrottlingException", "message": "too many"})
 BROKEN = (500, {"__type": f"{PREFIX}InternalServerError", "message": "a defect"})
 DENIED = (400, {"__type": f"{PREFIX}UnrecognizedClientException", "message": "the token is invalid"})
-SLOW = (0, {})
+SLOW: tuple[int, Any] = (0, {})
 
 FOUND: dict[str, Any] = {
     "CreateTable": {"TableDescription": {}},

@@ -47,7 +47,8 @@ def pair(server: Running) -> Pair:
 
 
 def printed(server: Running, name: str) -> str:
-    return re.findall(rf"\b{name}=(\S+)", server.banner)[0]
+    value: str = re.findall(rf"\b{name}=(\S+)", server.banner)[0]
+    return value
 
 
 @pytest.fixture(scope="module")

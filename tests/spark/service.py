@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from chalicelib.admin.sqs_queues import NewQueue
 from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
@@ -12,6 +11,7 @@ from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.push.outside import Answer
 from chalicelib.table import keys
+from chalicelib.table.writes import Item
 from local.memory.store import MemoryStore
 from tests.http.test_dead_letters import bury, redrive
 from tests.http.test_requests import asked, fetch, reply
@@ -28,7 +28,7 @@ class World:
     topics: list[Topic]
 
     @property
-    def items(self) -> list[dict[str, Any]]:
+    def items(self) -> list[Item]:
         return [item for part in self.client.store._items.values() for item in part.values()]
 
     @property

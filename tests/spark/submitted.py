@@ -17,7 +17,7 @@ class Killed(BaseException):
     """No job catches it."""
 
 
-def _die(place: Place, content: bytes) -> bool:
+def _die(self: Place, content: bytes) -> bool:
     raise Killed
 
 

@@ -16,13 +16,14 @@ from tests.simulation.world import World
 from tests.spark.exports import write_items
 from tests.spark.service import busy_world
 from tests.spark.written import rows_of
+from tests.support.client import Json
 
 SEEDS = range(7000, 7024)
 LONG_AFTER = "2030-01-01T00:00:00Z"
 """So that nothing can be put down to the minute of the export. Topics keep their messages for longer here."""
 
 
-def _in_the_middle(seed: int) -> list[Item]:
+def _in_the_middle(seed: int) -> list[Json]:
     """The table after some of the writes of a simulated history, among crashes, zombies and resets."""
     world = World(seed)
     store = world._store
@@ -46,19 +47,19 @@ def _items(tables: dict[str, dict[str, Item]]) -> list[Item]:
     return [dict(item) for part in tables.values() for item in part.values()]
 
 
-def _renamed(item: Item, seed: int) -> Item:
+def _renamed(item: Item, seed: int) -> Json:
     """All histories have a topic of one name."""
     if item["pk"] == "topics":
         return {**item, "sk": f"{item['sk']}-{seed}", "retention_ms": 10**12}
-    return item
+    return {**item}
 
 
-def _unique(items: list[Item]) -> list[Item]:
+def _unique(items: list[Json]) -> list[Json]:
     """All histories have one signing key and the same sweeps."""
     return list({(item["pk"], item["sk"]): item for item in items}.values())
 
 
-def _break(items: list[Item]) -> None:
+def _break(items: list[Json]) -> None:
     """In the busy world: a payload and a segment are lost, an entry comes twice, a cursor runs ahead, a letter is
     lost."""
     ids = {item["sk"].removesuffix("-0"): item["id"] for item in items if item["pk"] == "topics"}
@@ -72,7 +73,7 @@ def _break(items: list[Item]) -> None:
     items.remove(_first(items, f"dead#{ids['news']}"))
 
 
-def _first(items: list[Item], pk: str, sk: str = "") -> Item:
+def _first(items: list[Json], pk: str, sk: str = "") -> Json:
     matching = [item for item in items if item["pk"].startswith(pk) and item["sk"].startswith(sk)]
     return min(matching, key=lambda item: (item["pk"], item["sk"]))
 

@@ -61,8 +61,8 @@ def test_what_the_service_has_written_is_read_whole(
 
 def as_json(row: dict[str, Any]) -> dict[str, Any]:
     body = {"body": row["body"].decode()} if row["is_text"] else {"body_base64": base64.b64encode(row["body"]).decode()}
-    same = ("topic", "queue", "offset", "message_id", "stored_at_ms", "sent_at_ms", "key", "tag")
-    same += ("correlation_id", "reply_by_ms")
+    same = ["topic", "queue", "offset", "message_id", "stored_at_ms", "sent_at_ms", "key", "tag"]
+    same += ["correlation_id", "reply_by_ms"]
     return {**body, **{name: row[name] for name in same}, "properties": dict(row["properties"])}
 
 

@@ -52,7 +52,7 @@ def test_a_conversion_killed_anywhere_keeps_each_message_once(
     assert sorted((row["body"], row["topic"], row["export"]) for row in rows) == sorted(
         (row["body"], row["topic"], row["export"]) for row in pq.read_table(tmp_path / "new/messages").to_pylist()
     )
-    assert (tables.parts("backlog")["export=1-a"].rows, tables.parts("traffic")) == (1, {})
+    assert (tables.parts("backlog")["export=1-a"].rows, len(tables.parts("traffic"))) == (1, 0)
     capsys.readouterr()
     assert main(messages.JOB, ["--export", export, "--tables", str(old)]) == 0
     assert "0 messages, 4 already there" in capsys.readouterr().out

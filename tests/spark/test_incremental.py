@@ -14,6 +14,7 @@ from spark.jobs import incremental
 from spark.tables.versions import Parts
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic
+from tests.spark.noting import noted
 from tests.synthetic.days import Days
 
 LISTED_BYTES_MAX = 260
@@ -60,8 +61,8 @@ def test_a_day_asks_for_no_more_files_than_weeks_before(tmp_path: Path, monkeypa
     """Nor does it parse more partitions. The list of all files alone grows: by a line for each day and each export."""
     days, asked, located, parsed = Days(tmp_path / "exports", 40), list[str](), Place.located, Parts.__getitem__
     tables, sizes, counts = tmp_path / "tables", list[int](), set[int]()
-    monkeypatch.setattr(Place, "located", lambda place: asked.append(place.name) or located(place))
-    monkeypatch.setattr(Parts, "__getitem__", lambda parts, name: asked.append(name) or parsed(parts, name))
+    monkeypatch.setattr(Place, "located", noted(located, asked, lambda place: place.name))
+    monkeypatch.setattr(Parts, "__getitem__", noted(parsed, asked, lambda _, name: name))
     for day in range(25):
         days.write()
         asked.clear()
@@ -79,7 +80,7 @@ def test_exports_that_are_done_and_folders_of_data_are_not_opened(
 ) -> None:
     arriving, asked, located = tmp_path / "arriving", list[Path](), Place.located
     days, given = Days(arriving, 40), ["--arriving", str(arriving), "--tables", str(tmp_path / "tables")]
-    monkeypatch.setattr(Place, "located", lambda place: asked.append(Path(place.path)) or located(place))
+    monkeypatch.setattr(Place, "located", noted(located, asked, lambda place: Path(place.path)))
     for _ in range(3):  # one in full, and two of changes
         new = days.write()
         asked.clear()

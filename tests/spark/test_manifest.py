@@ -12,6 +12,7 @@ from spark.files import Place, bundled
 from spark.reading.manifest import files_with_items, read_export
 from tests.spark import items
 from tests.spark.exports import ID, change, line, write_export, write_items, write_manifest
+from tests.spark.noting import noted
 
 
 def test_an_export_has_one_id_whatever_its_folder_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,8 +104,8 @@ def test_small_files_share_a_task_and_those_without_items_need_none(tmp_path: Pa
 def test_the_sizes_of_all_data_files_are_asked_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_items(tmp_path, [items.topic(str(at)) for at in range(9)], files=9)
     asked, listed, size, sizes = list[str](), list[str](), Place.size, Place.sizes
-    monkeypatch.setattr(Place, "size", lambda place: asked.append(place.name) or size(place))
-    monkeypatch.setattr(Place, "sizes", lambda place: listed.append(place.path) or sizes(place))
+    monkeypatch.setattr(Place, "size", noted(size, asked, lambda place: place.name))
+    monkeypatch.setattr(Place, "sizes", noted(sizes, listed, lambda place: place.path))
     files = read_export(str(folder)).files
     assert [file.bytes for file in files] == [(folder / "data" / file.name).stat().st_size for file in files]
     assert listed == [str(folder / "data")]

@@ -62,7 +62,7 @@ def sorted_maps(parsed: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_lines_are_read_the_same_before_and_after_their_names_are_known(rounds: int) -> None:
     parsing = PackedLines()
-    messages = [FIRST, SECOND, BINARY, REQUEST, {"b": "plain"}]
+    messages: list[dict[str, Any]] = [FIRST, SECOND, BINARY, REQUEST, {"b": "plain"}]
     for _ in range(rounds):
         parsed = rows(parsing, block(FIRST, SECOND), block(BINARY, REQUEST), block({"b": "plain"}))
     assert sorted_maps(parsed) == [expected(message) for message in messages]

@@ -32,7 +32,7 @@ def request(name: str, number: int, at: int, timeout: int = TIMEOUT) -> Row:
 
 
 def answered(name: str, number: int, at: int, taken: int | None, replied: int) -> list[Row]:
-    by = {} if taken is None else {"taken_at_ms": at + taken, "group": "g"}
+    by: Row = {} if taken is None else {"taken_at_ms": at + taken, "group": "g"}
     return [request(name, number, at), reply(name, number, at, at + replied, **by)]
 
 

@@ -24,6 +24,7 @@ from spark.tables.writing import PartWriter, read_rows, write_part
 from tests.spark.exports import write_items
 from tests.spark.items import Item, entry, payload, segment, topic
 from tests.spark.killing import run_until
+from tests.spark.noting import noted
 from tests.spark.written import rows_of
 
 DAY = "date=2026-01-01"
@@ -111,7 +112,7 @@ def test_a_run_that_fails_within_another_leaves_no_file(tables: Tables) -> None:
 def test_a_version_is_read_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     tables.commit(put(tables, "a", "export=1", 1))
     other, read, reads = Tables(str(tables.root)), Place.read, list[Place]()
-    monkeypatch.setattr(Place, "read", lambda place: reads.append(place) or read(place))
+    monkeypatch.setattr(Place, "read", noted(read, reads, lambda place: place))
     assert [content(each, "a") for each in (tables, other, other)] == [[1]] * 3
     tables.commit(put(tables, "a", "export=2", 2))
     assert [content(each, "a") for each in (tables, other)] == [[1, 2]] * 2

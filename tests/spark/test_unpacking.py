@@ -50,7 +50,12 @@ def test_a_message_that_waited_keeps_its_id_which_says_when_it_was_due() -> None
 
 
 def test_delivery_ends_with_the_time_to_live_or_the_deadline() -> None:
-    lines = [{"l": 5000}, {"q": "id", "u": AT_MS + 700}, {"q": "id", "u": AT_MS + 700, "l": 100}, {}]
+    lines: list[dict[str, Any]] = [
+        {"l": 5000},
+        {"q": "id", "u": AT_MS + 700},
+        {"q": "id", "u": AT_MS + 700, "l": 100},
+        {},
+    ]
     data = b"\n".join(orjson.dumps({"b": "x", **line}) for line in lines)
     rows = unpacked({"codec": "json", "count": 4, "data": data})
     assert [row["expires_at_ms"] for row in rows] == [AT_MS + 5000, AT_MS + 700, AT_MS + 100, None]
@@ -118,7 +123,9 @@ def _any_entry(random: Random) -> dict[str, Any]:
     states_size, has_checksum = random.random() < 0.9, random.random() < 0.1
     packed = zstandard.ZstdCompressor(9, None, None, has_checksum, states_size).compress(plain)
     about = {"count": len(lines) + (random.random() < 0.05), "offset": 0, "line": 1}
-    entry = {"codec": "zstd", "data": packed} if random.random() < 0.8 else {"codec": "json", "data": plain}
+    entry: dict[str, Any] = (
+        {"codec": "zstd", "data": packed} if random.random() < 0.8 else {"codec": "json", "data": plain}
+    )
     if random.random() < 0.2:
         at, other = random.randrange(len(entry["data"])), random.choice((b"", b"\0", b"\n", random.randbytes(1)))
         entry["data"] = entry["data"][:at] + other + entry["data"][at + random.choice((0, 1, 5000)) :]
@@ -127,8 +134,8 @@ def _any_entry(random: Random) -> dict[str, Any]:
 
 def test_only_what_is_as_the_service_packs_it_is_inflated_at_once() -> None:
     packed = [
-        zstandard.ZstdCompressor(9, **how).compress(b"a\n" * (size // 2))
-        for size, how in [(100, {}), (600, {}), (70_000, {}), (300_000, {}), (600, {"write_content_size": False})]
+        zstandard.ZstdCompressor(9, write_content_size=states_size).compress(b"a\n" * (size // 2))
+        for size, states_size in [(100, True), (600, True), (70_000, True), (300_000, True), (600, False)]
     ]
     zstd = [*packed, packed[0] + b"x", packed[0][:-1], b"", None]
     expected = [100, 600, 70_000, *[frames.ALONE] * 6]
