@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -243,7 +244,7 @@ def test_only_the_data_dictionary_spells_keys() -> None:
             assert lines == [], f"{module.name} spells a key in lines {lines}"
 
 
-def _spells_a_key(node: ast.AST) -> bool:
+def _spells_a_key(node: ast.AST) -> TypeGuard[ast.Call]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Key", "Range"):
         return any(isinstance(arg, ast.Constant | ast.JoinedStr) for arg in node.args)
     return False

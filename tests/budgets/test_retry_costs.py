@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.budgets.shop import Shop, backlog
@@ -16,7 +18,7 @@ def nacked(count: int) -> tuple[Shop, float]:
     while len(spent) < count:
         for receipt in shop.pop(most=50)[0]:
             nack = {"receipts": [receipt], "delay_ms": HOUR_MS}
-            spent.append(shop.cost(lambda nack=nack: shop.consumer.nack("t", "g", nack)).write_units)
+            spent.append(shop.cost(partial(shop.consumer.nack, "t", "g", nack)).write_units)
             shop.clock.ms += 1
     return shop, sum(spent[-100:]) / 100
 

@@ -162,7 +162,7 @@ def test_who_waited_for_a_read_that_failed_does_not_read_again(trouble: str) -> 
         place.clock.ms += 20 * FAILED_MS
         return read()
 
-    keys._read = slow  # type: ignore[method-assign]
+    keys._read = slow
     details = set()
     for _ in range(5):
         with pytest.raises(error) as failed:

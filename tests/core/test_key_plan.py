@@ -302,8 +302,8 @@ def test_what_is_owed_is_ready_or_held_or_of_this_call() -> None:
     known = {offset: Known(None if offset == 3 else "ab"[offset % 2], 100 + offset) for offset in range(12)}
     riding = Plan(tokens={"acked"}, acked=[(acked, [0, 2])])
     owed = Owed.by(cursor, known, NOW, riding, {2, 10}, lambda stored_at_ms: stored_at_ms < 111)
-    ready = [(1, "b", NOW, due), (3, 3, NOW, due), (9, "b", 109, aside)]
-    assert owed.ready == [key_plan.Ready(*each) for each in ready]
+    ready = [key_plan.Ready(1, "b", NOW, due), key_plan.Ready(3, 3, NOW, due), key_plan.Ready(9, "b", 109, aside)]
+    assert owed.ready == ready
     assert owed.held == {5, 7, 8, 11}
     assert owed.blocked(known) == {"a", "b"}
     assert [each.offset for each in owed.in_turn(known, [])] == [1, 3]

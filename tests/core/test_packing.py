@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import orjson
 import pytest
@@ -128,7 +129,7 @@ def test_the_first_message_of_a_response_always_fits(message: Message) -> None:
 
 
 def test_an_entry_tells_when_one_of_its_messages_may_be_over() -> None:
-    def of(*members: dict[str, int]) -> Entry:
+    def of(*members: dict[str, Any]) -> Entry:
         return Entry.packed(b"an entry", [Message("a", None, None, None, {}, **each) for each in members], 100)
 
     brief, plain = of({}, {"ttl_ms": 9}, {"ttl_ms": 5}), of({})

@@ -181,7 +181,7 @@ def test_a_full_cursor_takes_over_whole_leases_alone(want: int, count: int) -> N
 @pytest.mark.parametrize(("acked", "fresh"), [(HELD, 3), (WAITS, 1), (Lease("due", 5, 2, NOW, 1), 1)])
 def test_acks_of_what_is_in_flight_alone_make_room(acked: Lease, fresh: int) -> None:
     cursor = Cursor(KEY, 0, 7, {lease.token: lease for lease in (HELD, acked)})
-    riding = Plan(tokens={acked.token}, acked=[(acked, acked.owed)])
+    riding = Plan(tokens={acked.token}, acked=[(acked, [*acked.owed])])
     assert pick(cursor, group(3), 17, 10, NOW, riding).fresh == fresh
 
 

@@ -16,6 +16,7 @@ from chalicelib.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.table import keys
 from local.memory.evaluate import after, holds
+from tests.core.test_cursor import paths
 
 NOW = 1_000_000
 KEY = keys.cursor("t", "g", "gid", 0)
@@ -103,7 +104,7 @@ def test_messages_move_as_long_as_the_cursor_has_room() -> None:
 def test_a_move_touches_no_more_leases_than_one_write_can_name() -> None:
     leases = [lease(f"t{number}", start=2 * number) for number in range(TAKEOVERS_MAX + 1)]
     plan = batch_of(cursor_of(*leases), *(receipt(0, each.token, each.start) for each in leases)).moves(waiting)
-    touched = {effect.path[1] for effect in plan.change.effects}
+    touched = {path[1] for path in paths(plan.change)}
     assert [each.token for each in leases if each.token not in touched] == [leases[-1].token]
     assert len(plan.moved) == TAKEOVERS_MAX
 

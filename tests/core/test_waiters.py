@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from chalicelib.api import Api
@@ -46,9 +48,9 @@ def test_every_consumer_of_a_broadcast_group_hears_of_a_message() -> None:
 
 def test_consumers_wait_together_unless_each_has_its_own_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     service = instance(MemoryStore(), Clock(), 1).service
-    api, waiters, places = Api(service), service.consuming.waiters, []
-    waiting = waiters.waiting
-    monkeypatch.setattr(waiters, "waiting", lambda place, wait_ms: places.append(place) or waiting(place, wait_ms))
+    api, waiters = Api(service), service.consuming.waiters
+    waiting = Mock(wraps=waiters.waiting)
+    monkeypatch.setattr(waiters, "waiting", waiting)
     api.put_topic("t", {"queues": 2, "zones": {"a": [0], "b": [1]}})
     api.put_group("t", "billing", {})
     api.put_group("t", "all", {"mode": "broadcast"})
@@ -58,6 +60,7 @@ def test_consumers_wait_together_unless_each_has_its_own_messages(monkeypatch: p
     }.items():
         for ask in asks:
             api.pop("t", group, ask)
+    places = [called.args[0] for called in waiting.call_args_list]
     assert [place[2:] for place in places[1:4]] == [(None, None), (None, None), (None, "a")]
     assert [place[2:] for place in places[4:]] == [("ann", None), ("ann", None), ("bob", None)]
 

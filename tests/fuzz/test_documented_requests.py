@@ -8,11 +8,13 @@ cases became valid on the wire.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import requests
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from schemathesis import Case, Response
+from schemathesis import Response
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -22,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.fuzz.cases import can_be_invalid, document_of, invalid, likely, operations, prepared, valid
+from tests.fuzz.cases import Case, can_be_invalid, document_of, invalid, likely, operations, prepared, valid
 from tests.fuzz.judge import judge
 from tests.fuzz.world import World
 from tests.support.client import Answer
@@ -72,7 +74,8 @@ def test_a_valid_request_about_what_is_there_gets_a_documented_answer(operation:
 
 def answered(world: World, operation: str, case: Case) -> Answer:
     request = prepared(case)
-    answer = world.ask(str(request.method), request.path_url, _bytes(request), dict(request.headers))
+    headers: dict[str, Any] = dict(request.headers)
+    answer = world.ask(str(request.method), request.path_url, _bytes(request), headers)
     judge(document_of(operation), answer)
     expected = [not_a_server_error] if answer.status == 504 else []  # a request that nobody answers
     checks = [check for check in CHECKS if check not in expected]
@@ -82,7 +85,9 @@ def answered(world: World, operation: str, case: Case) -> Answer:
 
 def _bytes(request: requests.PreparedRequest) -> bytes:
     body = request.body or b""
-    return body.encode() if isinstance(body, str) else body
+    raw = body.encode() if isinstance(body, str) else body
+    assert isinstance(raw, bytes)
+    return raw
 
 
 def _as_seen(request: requests.PreparedRequest, answer: Answer) -> Response:

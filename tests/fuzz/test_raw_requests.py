@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chalicelib.protocols.http.openapi import document
 from tests.fuzz.cases import NAMES
 from tests.fuzz.judge import judge, judge_unrouted
 from tests.fuzz.test_documented_requests import fuzzed
@@ -19,7 +20,7 @@ from tests.support.client import Answer
 
 OPERATIONS = {each["operationId"]: place for place, each in documented.operations().items()}
 WITH_BODY = [name for name, place in OPERATIONS.items() if "requestBody" in documented.operations()[place]]
-SCHEMAS = documented.document()["components"]["schemas"]
+SCHEMAS = document()["components"]["schemas"]
 FIELDS = sorted({name for schema in SCHEMAS.values() for name in schema.get("properties", ())})
 PARAMETERS = ("limit", "next", "queue", "offset", "at_ms")
 
@@ -79,7 +80,7 @@ queries = st.one_of(
     ),
 )
 names = st.one_of(
-    st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=6),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6),
     st.sampled_from(["..", ".", "%2e", "orders/", "orders;x=1", "a" * 101, "\0", "orders\n", " orders", "*", "~"]),
 )
 
@@ -121,7 +122,7 @@ def test_any_bytes_get_a_documented_answer(operation: str, raw: bytes) -> None:
 @given(data=st.data())
 def test_any_value_in_any_field_gets_a_documented_answer(operation: str, data: st.DataObject) -> None:
     schema = documented.operations()[OPERATIONS[operation]]["requestBody"]["content"]["application/json"]["schema"]
-    fields = documented.document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]["properties"]
+    fields = document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]["properties"]
     body = data.draw(st.dictionaries(st.sampled_from(sorted(fields)), _odd_values(), min_size=1, max_size=3))
     answered(operation, json.dumps(body).encode())
 
@@ -135,7 +136,7 @@ def _odd_values() -> st.SearchStrategy[Any]:
 @briefly
 @given(sent=headers, raw=st.sampled_from([b"", b"{}", b"\xff", b"[]", b"a=b"]))
 def test_any_headers_get_a_documented_answer(operation: str, sent: dict[str, str], raw: bytes) -> None:
-    answered(operation, raw, **sent)
+    answered(operation, raw, "", None, **sent)
 
 
 @each_operation

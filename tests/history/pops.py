@@ -157,7 +157,7 @@ def _may_be_unseen(history: History, group: str, place: Place, over: Collection[
     an earlier one that is over and could not be settled."""
     rules = history.rules.get(group)
     is_ordered = rules is not None and rules.ordered
-    return place in over or (is_ordered and any(other[0] == place[0] and other < place for other in over))
+    return place in over or (bool(is_ordered) and any(other[0] == place[0] and other < place for other in over))
 
 
 def a_group_keeps_to_its_rate(case: Case, skew_ms: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.facts import NEVER_MS, Delivered, History, Reset
+from tests.history.facts import NEVER_MS, Delivered, History, Redrive, Reset
 
 APART_MS = 500
 """A purge allows for clocks that differ by this much. What was sent by one that is further ahead may come though it was
@@ -39,7 +39,7 @@ def _sent_by(history: History) -> dict[str, int]:
 def _is_lifted(history: History, purge: Reset, delivered: Delivered) -> bool:
     until_ms = delivered.answered_ms
     others = [reset for reset in history.resets if reset.to != "now"]
+    lifts: list[Reset | Redrive] = [*others, *history.redrives]
     return any(
-        other.group == purge.group and other.at_ms >= purge.began_ms and other.began_ms <= until_ms
-        for other in [*others, *history.redrives]
+        other.group == purge.group and other.at_ms >= purge.began_ms and other.began_ms <= until_ms for other in lifts
     )

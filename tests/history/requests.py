@@ -40,7 +40,7 @@ class RequestCaller:
         try:
             topic = self._catalogue.topic(self._known.name)
             fact.id, reply = self._requests.ask(topic, lambda _: Sending(message), timeout_ms, wait_ms)
-            fact.outcome, fact.reply = REPLY if reply else WAITING, reply and reply.message.body.decode()
+            fact.outcome, fact.reply = (REPLY, reply.message.body.decode()) if reply else (WAITING, None)
         except ReplyTimeout as timeout:
             fact.id, fact.outcome = str(timeout.members["correlation_id"]), TIMEOUT
         except (StoreUnavailable, QueueFull) as trouble:
@@ -55,7 +55,7 @@ class RequestCaller:
         self._record.begin([fact := Fetched(correlation_id, body, self._now())])
         try:
             reply = self._requests.fetch(correlation_id, wait_ms)
-            fact.outcome, fact.reply = REPLY if reply else WAITING, reply and reply.message.body.decode()
+            fact.outcome, fact.reply = (REPLY, reply.message.body.decode()) if reply else (WAITING, None)
         except (ReplyTimeout, RequestNotFound) as error:
             fact.outcome = error.code
         except StoreUnavailable:

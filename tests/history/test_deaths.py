@@ -24,14 +24,14 @@ NOBODY_GOT_IT = "undelivered_messages_do_not_die"
         ({"are_all_answered": False}, set()),
         ({"settled": [settled("bury", "r", 100)]}, set()),
         ({"delivered": [delivered("r", 100, 900)]}, set()),
-        ({"lost": {PLACE}}, {NOBODY_GOT_IT}),
-        ({"lost": {PLACE}, "reasons": {"g": {PLACE: GONE}}}, set()),
+        ({"lost": {PLACE: 0}}, {NOBODY_GOT_IT}),
+        ({"lost": {PLACE: 0}, "reasons": {"g": {PLACE: GONE}}}, set()),
         ({"reasons": {"g": {PLACE: GONE}}}, {NOBODY_GOT_IT, "only_lost_messages_die_as_lost"}),
     ],
 )
 def test_an_undelivered_message_dies_only_when_its_payload_is_lost(more: dict[str, object], wrong: set[str]) -> None:
     died = {"dead": {"g": {PLACE: 1}}, "reasons": {"g": {PLACE: "the lease expired"}}, "drained": {"g": set()}}
-    judged = history(**{**died, "are_all_answered": True, "rules": {"g": Rules(1, 10)}, **more})  # type: ignore[arg-type]
+    judged = history(**{**died, "are_all_answered": True, "rules": {"g": Rules(1, 10)}, **more})
     assert broken(judged) - {"a_group_accepts_only_its_own_receipts"} == wrong
 
 
@@ -167,7 +167,7 @@ def test_a_repeat_takes_others_only_where_its_messages_are_settled(
     judged = history(delivered("r", 200, 5_000), replace(delivered("s", 400, 5_000), place=(0, 1)), pops=pops)
     judged.rules, judged.settled = {"g": Rules(5, 10, settle_by=settle_by)}, [settled("ack", receipt, acked_ms)]
     assert (SAME in broken(judged)) == is_wrong
-    judged.lost = {PLACE}
+    judged.lost = {PLACE: 200}
     assert SAME not in broken(judged)
 
 

@@ -97,7 +97,8 @@ def note_places(history: History) -> None:
 
 def bodies_of(history: History, transaction_id: str) -> list[str]:
     """What it holds, as its sender knows, or a caller that was asked to decide."""
-    known = [fact.bodies for fact in [*history.begun, *history.checked] if fact.id == transaction_id]
+    facts: list[Begun | Checked] = [*history.begun, *history.checked]
+    known = [fact.bodies for fact in facts if fact.id == transaction_id]
     return known[0] if known else []
 
 

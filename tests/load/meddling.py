@@ -33,7 +33,9 @@ def reset(worker: Worker, name: str, group: str, random: Random) -> None:
 
 def _target(random: Random) -> str | int | OneQueue:
     somewhere = (0, random.randrange(_OFFSETS))  # refused if queue 0 does not reach so far
-    return random.choice(("earliest", "latest", *[now() - random.randrange(_BACK_MS_MAX)] * 3, somewhere))
+    back = [now() - random.randrange(_BACK_MS_MAX)] * 3
+    targets: list[str | int | OneQueue] = ["earliest", "latest", *back, somewhere]
+    return random.choice(targets)
 
 
 def resize(worker: Worker, name: str, random: Random) -> None:

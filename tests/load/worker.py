@@ -123,7 +123,7 @@ class Worker:
             raise TimeoutError("callers do not come to an end")
 
     def _acts(self) -> Iterator[Callable[[], None]]:
-        acts = {
+        acts: dict[str, Callable[..., None]] = {
             "p": self._produce,
             **{group: partial(self._consume, group=group) for group in self.job.groups},
             **{f"{group}-reset": partial(reset, self, group=group) for group in self.job.groups if group in RESET},

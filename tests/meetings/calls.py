@@ -205,7 +205,7 @@ def a_claim_of_what_is_lost() -> Scene:
     parsed = parse_message_id(scene.history.ids[place])
     assert parsed
     assert scene.store.lose(keys.payload(scene.topic.id, parsed[0], 0))
-    scene.history.lost = {place}
+    scene.history.lost = {place: scene.now}
     return scene
 
 

@@ -22,7 +22,7 @@ from chalicelib.table.writes import Item, Write
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log
 from tests.history.caller import Caller
-from tests.history.facts import NEVER_MS, Delivered, History, Rules
+from tests.history.facts import NEVER_MS, Delivered, History, Rules, Settled
 from tests.history.transactions import TransactionCaller, note_places
 from tests.simulation.cursors import remember
 from tests.simulation.faulty_store import PastStore
@@ -53,7 +53,8 @@ class MeetingStore(PastStore):
         self.requests = 0
         self.decisive: list[int] = []
         """The numbers of those that decide something: writes, but for appointments and what nothing depends on."""
-        self._request, self._happens = 0, lambda: None
+        self._request = 0
+        self._happens: Callable[[], None] = lambda: None
 
     def before(self, request: int, happens: Callable[[], None]) -> None:
         """`request`: counted from 1, from now on."""
@@ -106,7 +107,7 @@ class Scene(Stage):
         self.store: MeetingStore = MeetingStore(self)
         self.history = History()
         self.history.are_all_answered, self.history.stale_ms = True, 0
-        self.settings = {
+        self.settings: dict[str, Any] = {
             "max_attempts": 5,
             "max_in_flight": 1_000,
             "invisible_ms": LONG_MS,
@@ -290,7 +291,8 @@ class Scene(Stage):
     def _returns_ms(self) -> Sequence[int]:
         """When what somebody holds, or what waits, is to come."""
         history = self.history
-        instants = [fact.until_ms for fact in [*history.delivered, *history.settled]]
+        facts: list[Delivered | Settled] = [*history.delivered, *history.settled]
+        instants = [fact.until_ms for fact in facts]
         return [ms for ms in [*instants, *(sent.told_due_ms for sent in history.sent)] if ms < NEVER_MS]
 
     def _read(self, service: Service) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -75,16 +76,18 @@ def _measure() -> None:
     tests, played = Reach(KEPT / "tests.json"), Reach(KEPT / "histories.json")
 
     def measure(items: dict[str, pytest.Item]) -> None:
-        tests.measure(paths, {name: lambda item=item: suite.passes(item) for name, item in items.items()})
+        tests.measure(paths, {name: partial(suite.passes, item) for name, item in items.items()})
 
     apart(lambda: suite.with_tests(measure))
-    played.measure(paths, {name: lambda name=name: histories.is_clean(name) for name in histories.names()})
+    played.measure(paths, {name: partial(histories.is_clean, name) for name in histories.names()})
 
 
 # -- the judges -------------------------------------------------------------------------------------------------------
 
 
-def _through(stage: str, room: str, mutants: Sequence[Mutant], asked: argparse.Namespace, judge: Callable) -> None:
+def _through(
+    stage: str, room: str, mutants: Sequence[Mutant], asked: argparse.Namespace, judge: Callable[[_Stage, bool], None]
+) -> None:
     results = _results(room)
     waiting = [mutant for mutant in mutants if results.lacks(mutant, stage)]
     waiting.sort(key=lambda mutant: not mutant.decides)
@@ -92,7 +95,7 @@ def _through(stage: str, room: str, mutants: Sequence[Mutant], asked: argparse.N
     for hot in (False, True):
         those = [mutant for mutant in waiting if is_hot(mutant) is hot]
         if those:
-            apart(lambda those=those, hot=hot: judge(_Stage(stage, room, those, results, reach, killers, asked), hot))
+            apart(partial(judge, _Stage(stage, room, those, results, reach, killers, asked), hot))
 
 
 class _Stage:

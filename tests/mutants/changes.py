@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNodeProvider
 from mutmut.mutation import mutators
 
-Operator = Callable[[cst.CSTNode], Iterable[cst.CSTNode]]
+Operator = Callable[[Any], Iterable[cst.CSTNode]]
+"""Of a node of its own kind."""
+_Part = cst.Arg | cst.BaseElement | cst.BaseDictElement
 
 _GUARDS = {"Exists", "Absent", "Equals", "AtMost", "AtLeast", "SizeIs", "SizeBelow", "Lacks", "Either"}
 _WRITTEN = _GUARDS | {"Set", "Add", "Append"}
@@ -22,6 +25,7 @@ _FENCES = {"_fence", "_is_that", "guards", "unchanged"}
 """Names of functions that return guards, and of arguments that take them."""
 
 _DECISIONS = (cst.Comparison, cst.BooleanOperation)
+_DISPLAYS = (cst.Tuple, cst.List, cst.Set, cst.Dict)
 _TARGETS = (cst.AssignTarget, cst.For, cst.CompFor)
 _TESTED = (cst.If, cst.While, cst.IfExp, cst.CompIf, cst.Assert)
 
@@ -163,12 +167,13 @@ class _Finder(cst.CSTVisitor):
 
     def _replace(self, node: cst.CSTNode, code: str, decides: bool) -> None:
         """An operator's own space belongs to its node, and stays."""
-        if span := self._span(node):
-            text = self._text[span[0] : span[1]]
-            start, end = span[1] - len(text.lstrip()), span[0] + len(text.rstrip())
+        if self.get_metadata(ByteSpanPositionProvider, node, None):
+            first, last = self._span(node)
+            text = self._text[first:last]
+            start, end = last - len(text.lstrip()), first + len(text.rstrip())
             self._splice(start, end, code, decides)
 
-    def _cut(self, parts: Sequence[cst.Element | cst.Arg], place: int) -> None:
+    def _cut(self, parts: Sequence[_Part], place: int) -> None:
         part, code = parts[place], ""
         start, end = self._span(part)
         if isinstance(part.comma, cst.Comma):
@@ -178,9 +183,9 @@ class _Finder(cst.CSTVisitor):
             code = self._module.code_for_node(parts[1]).rstrip(", \n") + ","
         self._splice(start, end, code, self._decides(part) or _is_of_guards(self._module.code_for_node(part)))
 
-    def _span(self, node: cst.CSTNode) -> tuple[int, int] | None:
-        span = self.get_metadata(ByteSpanPositionProvider, node, None)
-        return span and (span.start, span.start + span.length)
+    def _span(self, node: cst.CSTNode) -> tuple[int, int]:
+        span = self.get_metadata(ByteSpanPositionProvider, node)
+        return span.start, span.start + span.length
 
     def _splice(self, start: int, end: int, code: str, decides: bool) -> None:
         before, after = self._text[:start], self._text[end:]
@@ -227,8 +232,10 @@ def _is_of_guards(code: str) -> bool:
 # -- operators that mutmut lacks --------------------------------------------------------------------------------------
 
 
-def _all_parts(node: cst.Call | cst.Tuple | cst.List | cst.Set | cst.Dict) -> Sequence[cst.CSTNode]:
-    return node.args if isinstance(node, cst.Call) else node.elements
+def _all_parts(node: cst.CSTNode) -> Sequence[_Part]:
+    if isinstance(node, cst.Call):
+        return node.args
+    return node.elements if isinstance(node, _DISPLAYS) else ()
 
 
 def _parts(node: cst.CSTNode, above: cst.CSTNode | None) -> Sequence[int]:
@@ -237,7 +244,7 @@ def _parts(node: cst.CSTNode, above: cst.CSTNode | None) -> Sequence[int]:
         places = [place for place, arg in enumerate(node.args) if arg.keyword is None]
         last = -1 if _called(node) in _WRITTEN else max(places, default=-1)
         return [place for place, arg in enumerate(node.args) if arg.keyword is not None or place == last]
-    if not isinstance(node, (cst.Tuple, cst.List, cst.Set, cst.Dict)) or isinstance(above, _TARGETS):
+    if not isinstance(node, _DISPLAYS) or isinstance(above, _TARGETS):
         return ()
     is_path = isinstance(node, cst.Tuple) and all(isinstance(each.value, cst.SimpleString) for each in node.elements)
     return range(0 if is_path else len(node.elements))

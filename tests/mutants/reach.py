@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from coverage import Coverage
@@ -32,12 +32,12 @@ class Reach:
             name: {runner: int(mask, 16) for runner, mask in masks.items()} for name, masks in kept["functions"].items()
         }
 
-    def measure(self, paths: Sequence[Path], runs: dict[str, Callable[[], bool]]) -> None:
+    def measure(self, paths: Sequence[Path], runs: Mapping[str, Callable[[], bool]]) -> None:
         """`runs`: by name; each returns whether it passed, and only then does it count. What is known is left out."""
         self._forget_changed(paths)
         new = [name for name in runs if name not in self.runners]
         for first in range(0, len(new), _AT_ONCE):
-            sys.__stderr__.write(f"\rmeasuring what {self._file.stem} reach: {first} of {len(new)} ")
+            print(f"\rmeasuring what {self._file.stem} reach: {first} of {len(new)} ", end="", file=sys.__stderr__)
             self._measure(paths, {name: runs[name] for name in new[first : first + _AT_ONCE]})
 
     def _forget_changed(self, paths: Sequence[Path]) -> None:

@@ -26,7 +26,8 @@ class _Taken:
         settings.load_profile("mutants")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self._act({item.nodeid: item for item in session.items if "dynoxide" not in item.fixturenames})
+        functions = (item for item in session.items if isinstance(item, pytest.Function))
+        self._act({item.nodeid: item for item in functions if "dynoxide" not in item.fixturenames})
         return True
 
 

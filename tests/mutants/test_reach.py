@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib import import_module, reload
 from pathlib import Path
 
@@ -23,8 +24,12 @@ def test_what_reached_a_function_is_measured_again_when_that_changes(
         """For each function, its runs."""
         source.write_text(text)
         reached = reload(import_module("reached"))
-        runs = {name: lambda name=name: ran.append(name) or getattr(reached, name)() for name in ("one", "two")}
-        Reach(kept).measure([source], runs)
+
+        def run(name: str) -> bool:
+            ran.append(name)
+            return bool(getattr(reached, name)())
+
+        Reach(kept).measure([source], {name: partial(run, name) for name in ("one", "two")})
         places = {mutant.place.name: mutant for mutant in mutants_of(source)}
         return [{*Reach(kept).of(places[name])} for name in ("one", "two")]
 

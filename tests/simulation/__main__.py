@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from traceback import format_exc
 
+from tests.history.facts import Fact, Redrive
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.planted import finding
 from tests.simulation.reach import measured, tables
@@ -91,8 +92,8 @@ def _show(seed: int) -> int:
     world = World(seed)
     violations = _violations(world.run)
     history = world.history
-    facts = [*history.sent, *history.delivered, *history.settled, *history.resets, *history.cancels, *history.redrives]
-    facts += history.acted
+    facts: list[Fact | Redrive] = [*history.sent, *history.delivered, *history.settled, *history.resets]
+    facts += [*history.cancels, *history.redrives, *history.acted]
     for fact in sorted(facts, key=lambda fact: fact.began_ms):
         print(fact)
     for violation in violations:

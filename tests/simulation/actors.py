@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -57,9 +58,7 @@ class Consumer(Actor):
             riding, self._acks = self._acks, []
             ask = self._ask(riding)
             if ask.attempt_id and self._is_hasty():
-                self._world.beside(
-                    lambda other, ask=ask, riding=riding: self._world.caller(other).pop(self._group, ask, riding)
-                )
+                self._world.beside(partial(self._pop, ask, riding))
             got = caller.pop(self._group, ask, riding)
             if ask.attempt_id and (got is None or random.random() < 0.2):
                 got = caller.pop(self._group, ask, riding) or got
@@ -75,6 +74,9 @@ class Consumer(Actor):
             if got and random.random() < 0.1:
                 self._mistake(caller, got)
             self._old = (got or self._old)[:3]
+
+    def _pop(self, ask: Pop, riding: list[Delivered], service: Service) -> None:
+        self._world.caller(service).pop(self._group, ask, riding)
 
     def _is_hasty(self) -> bool:
         return bool(self._world.plan.hasty) and self._random.random() < self._world.plan.hasty

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from chalicelib.catalogue import agenda
@@ -34,7 +34,7 @@ class Waiting(NamedTuple):
 @contextmanager
 def short_appointments(late_write_ms: int, skew_ms: int) -> Iterator[None]:
     """Nobody makes those that are missing, or a caller could forget them unseen."""
-    settings = {"SHARED_MS": SHARED_MS, "LATE_WRITE_MS_MAX": late_write_ms, "SKEW_MS_MAX": skew_ms}
+    settings: dict[str, Any] = {"SHARED_MS": SHARED_MS, "LATE_WRITE_MS_MAX": late_write_ms, "SKEW_MS_MAX": skew_ms}
     with ExitStack() as stack:
         stack.enter_context(patch.multiple(agenda, **settings))
         stack.enter_context(patch.object(Sweeps, "appoint_missing", lambda *_: None))

@@ -88,8 +88,8 @@ class PastStore(MemoryStore):
         names = sorted(name for name in self._past.get(read.pk, {}) if read.low <= name <= read.high)
         if read.descending:
             names.reverse()
-        items = (self._then(read.pk, name, instant()) for name in names)
-        return [item for item in items if item is not None][: read.limit]
+        found = (self._then(read.pk, name, instant()) for name in names)
+        return [item for item in found if item is not None][: read.limit]
 
     def versions(self, attribute: str) -> Iterator[tuple[Key, int, Item]]:
         """Every version that an item with this attribute ever had, and since when."""
@@ -189,7 +189,7 @@ class FaultyStore:
     def put_blob(self, name: str, data: bytes) -> None:
         self._call(lambda: self._inner.put_blob(name, data))
 
-    def get_blob(self, name: str) -> bytes:
+    def get_blob(self, name: str) -> bytes | None:
         return self._call(lambda: self._inner.get_blob(name))
 
     def remove_blobs(self, names: Sequence[str]) -> None:

@@ -13,13 +13,14 @@ from chalicelib.base import message
 from chalicelib.consuming import claim, claim_plan, receipt_batch, settle
 from chalicelib.cursors import broadcast, cursor, cursor_writes, lease, receipt, retries
 from chalicelib.cursors.cursor_writes import Change
-from chalicelib.dead_letters import bury, redrive
+from chalicelib.dead_letters import bury, dead_letter, redrive
+from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.log import payloads, segment, writer
 from chalicelib.log.segment import SEGMENT_FULL_BYTES
 from chalicelib.producing import produce
 from chalicelib.store import Keys
 from chalicelib.table import keys
-from chalicelib.table.writes import Add, AtMost, Equals, Exists, Lacks, Set, SizeIs, Write, never_landed
+from chalicelib.table.writes import Add, AtMost, Equals, Exists, Lacks, Refused, Set, SizeIs, Write, never_landed
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -83,7 +84,7 @@ def writing_one_by_one(caller: Any, method: str, write: Callable[[Any, Write], o
 def appends_without_dedup() -> Any:
     """A repeated append lands twice."""
 
-    def append(*args: Any) -> Write:
+    def append(*args: Any) -> Any:
         return dataclasses.replace(without(segment.append(*args), Lacks), landed=never_landed)
 
     return patch.object(writer, "append", append)
@@ -109,8 +110,7 @@ def fullness_that_depends_on_the_entry() -> Any:
         made = segment.append(name, base, entry, may_create)
         room = AtMost(("bytes",), SEGMENT_FULL_BYTES - entry.size)
         guards = [
-            dataclasses.replace(guard, second=room) if guard == segment.HAS_ROOM else guard  # type: ignore[type-var]
-            for guard in made.guards
+            dataclasses.replace(guard, second=room) if guard == segment.HAS_ROOM else guard for guard in made.guards
         ]
         return dataclasses.replace(made, guards=tuple(guards))
 
@@ -193,7 +193,7 @@ def ordered_queues_that_do_not_wait() -> Any:
 def ordered_claims_that_race() -> Any:
     """Two claims of an ordered queue may both win, after looks that found it free."""
     true = claim_plan.take
-    return patch.object(claim, "take", lambda *args: true(*args[:-2], False, args[-1]))
+    return patch.object(claim, "take", lambda *args: true(*[*args[:-2], False, args[-1]]))
 
 
 @planted
@@ -277,7 +277,7 @@ def acks_by_offset() -> Any:
         return cursor.Standing.ACKED if holder is None else cursor.Standing.OWED
 
     def acks(self: Any) -> Any:
-        change = Change()
+        change: Any = Change()
         for _, shown in self.receipts:
             for each in self.cursor.owing:
                 if each.owes(shown.offset) and each.path not in [effect.path for effect in change.effects]:
@@ -371,7 +371,7 @@ def tidying_that_forgets_what_moved() -> Any:
 @planted
 def pruning_of_what_has_run_out() -> Any:
     """A lease is forgotten when its time is over, whatever it owes."""
-    true = cursor.Cursor.inert
+    true = vars(cursor.Cursor)["inert"]
 
     def inert(self: Any) -> Any:
         over = [each for each in self.owing if self.last_pop_at_ms and each.deadline + 500 < self.last_pop_at_ms]
@@ -415,8 +415,8 @@ def resets_that_keep_leases() -> Any:
     """A reset moves the cursor, and leases from before go on."""
     true = cursor_writes.reset
 
-    def reset(*args: Any) -> Write:
-        made = true(*args)
+    def reset(*args: Any) -> Any:
+        made: Any = true(*args)
         return dataclasses.replace(
             made, effects=tuple(each for each in made.effects if each.path not in (("leases",), ("epoch",)))
         )
@@ -439,7 +439,7 @@ def receipts_refused_while_they_live() -> Any:
 def extensions_that_are_short() -> Any:
     """An extended lease ends a second before it was asked to."""
     true = settle.Settler.extend
-    return patch.object(settle.Settler, "extend", lambda self, *args: true(self, *args[:-1], args[-1] - 1_000))
+    return patch.object(settle.Settler, "extend", lambda *args: true(*[*args[:-1], args[-1] - 1_000]))
 
 
 @planted
@@ -462,9 +462,9 @@ def burials_in_two_writes() -> Any:
             for old, indexes in chosen:
                 for index in indexes:
                     place = (group, seen, old.start + index, old.attempt, reason, now)
-                    letter = bury.DeadLetter.new(*place)
-                    self._store.write(bury.dead_letter.put(letter, letter.key in self._there(seen, [letter])))
-        except bury.Refused:
+                    letter = DeadLetter.new(*place)
+                    self._store.write(dead_letter.put(letter, letter.key in self._there(seen, [letter])))
+        except Refused:
             chosen = []
         found = self._store.read([Keys([seen.key], strong=True)])[0]
         return (cursor.Cursor.of(found[0]) if found else None), chosen
@@ -476,7 +476,7 @@ def burials_in_two_writes() -> Any:
 def burials_without_a_fence() -> Any:
     """A message is buried although it was acked since its lease was seen."""
 
-    def buried(*args: Any) -> Change:
+    def buried(*args: Any) -> Any:
         return without(cursor_writes.buried(*args), SizeIs)
 
     return patch.object(bury, "buried", buried)
@@ -507,7 +507,7 @@ def redrives_of_what_is_alive() -> Any:
 @planted
 def redrives_that_keep_the_letter() -> Any:
     """What is redriven is dead still."""
-    return patch.object(redrive.dead_letter, "remove", lambda letter: Write(letter.key, (), (Add(("again",), 1),)))
+    return patch.object(dead_letter, "remove", lambda letter: Write(letter.key, (), (Add(("again",), 1),)))
 
 
 @planted

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from chalicelib.consuming.claim import Claimer
 from chalicelib.cursors import cursor_writes
+from chalicelib.cursors.lease import parked
 from chalicelib.dead_letters import dead_letter, queue, redrive
 from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation.mutants import planted
@@ -43,9 +44,8 @@ def purges_of_what_is_gone() -> Any:
 @planted
 def redrives_that_come_late() -> Any:
     """What is brought back waits for two seconds."""
-    true = redrive.parked
     return patch.object(
-        redrive, "parked", lambda runtime, run, now, attempt: true(runtime, run, now + 2_000, attempt=attempt)
+        redrive, "parked", lambda runtime, run, now, attempt: parked(runtime, run, now + 2_000, attempt=attempt)
     )
 
 

@@ -19,7 +19,7 @@ def firsts_that_each_takeover_begins() -> Any:
     true = claim_plan.take
 
     def take(*args: Any) -> Change:
-        with patch.object(claim_plan, "Lease", lambda *about: Lease(*about[:-1], args[-1])):
+        with patch.object(claim_plan, "Lease", lambda *about: Lease(*[*about[:-1], args[-1]])):
             return true(*args)
 
     return patch.object(claim, "take", take)
@@ -29,8 +29,8 @@ def firsts_that_each_takeover_begins() -> Any:
 def firsts_that_move_with_the_deadline() -> Any:
     """An extension in place leaves the age of the lease as it was."""
 
-    def prolong(old: Any, deadline: int) -> Change:
-        made = cursor_writes.prolong(old, deadline)
+    def prolong(old: Any, deadline: int) -> Any:
+        made: Any = cursor_writes.prolong(old, deadline)
         return dataclasses.replace(made, effects=tuple(each for each in made.effects if each.path != old.aging))
 
     return calling(receipt_batch, prolong=prolong)

@@ -27,8 +27,8 @@ def keyed_claims_that_forget_the_cap() -> Any:
 @planted
 def keyed_claims_from_where_the_cursor_stands() -> Any:
     """A claim takes the messages that come next by then, and not those that it saw."""
-    demands = ("no_claim_since", "stays_at", "not_beyond")
-    return patch.multiple(cursor_writes, **{name: lambda _: Change() for name in demands})
+    demands: dict[str, Any] = dict.fromkeys(("no_claim_since", "stays_at", "not_beyond"), lambda _: Change())
+    return patch.multiple(cursor_writes, **demands)
 
 
 @planted

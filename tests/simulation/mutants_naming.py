@@ -33,8 +33,8 @@ def messages_named_across_resets() -> Any:
 def extensions_that_overwrite_newer_ones() -> Any:
     """An extension in place does not ask whether the deadline is as it was."""
 
-    def prolong(old: Any, deadline: int) -> Change:
-        made = cursor_writes.prolong(old, deadline)
+    def prolong(old: Any, deadline: int) -> Any:
+        made: Any = cursor_writes.prolong(old, deadline)
         return dataclasses.replace(made, guards=tuple(each for each in made.guards if each.path != old.lasting))
 
     return calling(receipt_batch, prolong=prolong)

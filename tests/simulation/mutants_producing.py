@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.delays import chain, decision, writer
+from chalicelib.delays.decision import mark_cancelled
 from chalicelib.log.writer import LogWriter
 from chalicelib.producing import dedup
 from chalicelib.producing.dedup import Deduplication, Record, claim
@@ -16,6 +17,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation import world
 from tests.simulation.mutants import planted, together
+from tests.simulation.producing import short_times
 
 # -- dedup ids --------------------------------------------------------------------------------------------------------
 
@@ -108,10 +110,9 @@ def delays_in_plain_writes() -> Any:
 @planted
 def cancels_that_leave_no_mark() -> Any:
     """A cancelled message is removed, and not remembered until it is due."""
-    mark = chain.mark_cancelled
 
     def removed(topic_id: str, queue: int, slot: decision.Slot) -> Write:
-        marking = mark(topic_id, queue, slot)
+        marking = mark_cancelled(topic_id, queue, slot)
         return Write(marking.key, marking.guards, (RemoveItem(),))
 
     return patch.object(chain, "mark_cancelled", removed)
@@ -147,5 +148,4 @@ def promotions_that_begin_at_the_end() -> Any:
 @planted
 def dedup_ids_for_a_minute() -> Any:
     """A message is stored again when that with its dedup id is older than a minute."""
-    true = world.short_times
-    return patch.object(world, "short_times", lambda dedup_ms, late_ms: true(min(dedup_ms, 60_000), late_ms))
+    return patch.object(world, "short_times", lambda dedup_ms, late_ms: short_times(min(dedup_ms, 60_000), late_ms))

@@ -25,7 +25,7 @@ def queues_that_leave_open() -> Any:
     """What comes late into a queue that has left is stored there."""
 
     def leave(log: str, last: Any, by: int) -> Any:
-        made = segment.leave(log, last, by=by)
+        made: Any = segment.leave(log, last, by=by)
         opened = {("bytes",): Add(("bytes",), 0), ("closed",): Set(("left",), by)}
         return dataclasses.replace(made, effects=tuple(opened.get(effect.path, effect) for effect in made.effects))
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 from chalicelib.base.cache import BoundedCache
 from chalicelib.consuming import key_order
 from chalicelib.table import keys
-from chalicelib.table.keys import Key
+from chalicelib.table.writes import Key
 from tests.simulation.mutants import planted
 
 

@@ -4,9 +4,10 @@ group, without its queue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,8 @@ class Names:
 
 class QueueCaller:
     def __init__(self, world: World, service: Service) -> None:
-        self._service, self._history, self._now = service, world.history, lambda: world.now
+        self._service, self._history = service, world.history
+        self._now: Callable[[], int] = lambda: world.now
         self._names = world.queue_names
 
     def make(self, queue: str) -> None:
@@ -98,7 +100,7 @@ class QueueCaller:
     def receive(self, queue: str, most: int, visibility_seconds: int) -> list[Any]:
         began_ms = self._now()
         asked = {"MaxNumberOfMessages": most, "VisibilityTimeout": visibility_seconds}
-        got = (self._ask(queue, "look", "", "ReceiveMessage", asked) or {}).get("Messages", [])
+        got: list[Any] = (self._ask(queue, "look", "", "ReceiveMessage", asked) or {}).get("Messages", [])
         bodies = [message["Body"] for message in got]
         self._history.acted += [Acted(queue, "receive", body, began_ms, self._now(), "ok") for body in bodies]
         return got
@@ -147,7 +149,7 @@ class Owner:
             chore = self._random.choice(self._chores)
             if self._random.random() < _BESIDE:
                 other = self._random.choice((chore, self._random.choice(self._chores)))
-                self._world.beside(lambda another, other=other: self._act(another, other))
+                self._world.beside(partial(self._act, chore=other))
             self._act(service, chore)
 
     def _act(self, service: Service, chore: str) -> None:

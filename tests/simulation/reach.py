@@ -107,7 +107,7 @@ def _cover(folder: str) -> None:
 
 def _coverage(folder: str) -> Coverage:
     rooms = [f"{_ROOT}/{room}" for room in ROOMS]
-    kept = {"data_file": f"{folder}/data", "data_suffix": True, "config_file": False}
+    kept: dict[str, Any] = {"data_file": f"{folder}/data", "data_suffix": True, "config_file": False}
     return Coverage(branch=True, source=rooms, concurrency=["greenlet"], **kept)
 
 
@@ -288,8 +288,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
                 rows.append(_unreached(f"{name} {function}", part))
     yield f"lines and branches that no history reaches; rare: only histories of {_CHUNK} seeds in a row do\n"
     yield f"{'room':16}{'lines':>8}{'never':>8}{'rare':>8}{'branches':>10}{'never':>8}"
-    for room, count in sorted(rooms.items(), key=lambda each: -each[1]["missing"]):
-        yield f"{room:16}{count['lines']:8}{count['missing']:8}{count['rare']:8}{count['branches']:10}{count['ways']:8}"
+    for name, count in sorted(rooms.items(), key=lambda each: -each[1]["missing"]):
+        yield f"{name:16}{count['lines']:8}{count['missing']:8}{count['rare']:8}{count['branches']:10}{count['ways']:8}"
     yield ""
     yield from (text for count, text in sorted(rows, key=lambda row: -row[0]) if count)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.consuming import view
 from chalicelib.cursors import broadcast
+from chalicelib.table import keys
 from tests.simulation.broadcast import play
 
 SEEDS = 60
@@ -19,8 +19,8 @@ def test_every_consumer_gets_everything_and_restarts_a_queue_or_does_not() -> No
 
 def _cursors_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two consumers have the same cursors."""
-    real = view.keys.consumer
-    monkeypatch.setattr(view.keys, "consumer", lambda name: real("ann" if name == "bob" else name))
+    real = keys.consumer
+    monkeypatch.setattr(keys, "consumer", lambda name: real("ann" if name == "bob" else name))
 
 
 def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.base.limits import LATE_WRITE_MS_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
@@ -18,7 +19,6 @@ from chalicelib.catalogue.rate import Rate
 from chalicelib.catalogue.topic import Topic
 from chalicelib.catalogue.zones import Zones
 from chalicelib.consuming import key_plan
-from chalicelib.delays.writer import LATE_WRITE_MS_MAX
 from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
 from chalicelib.store import Keys
@@ -28,7 +28,7 @@ from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.checker import SKEW_MS
-from tests.history.facts import History, Paused, Rules
+from tests.history.facts import Delivered, History, Paused, Rules, Settled
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller, note_places
 from tests.simulation import moving, pushing, queueing, reading, returning
@@ -71,10 +71,10 @@ class World:
     """`beside`: another world of the same plan, on whose store this one has a topic of its own."""
 
     def __init__(self, seed: int, plan: Plan | None = None, beside: World | None = None) -> None:
-        self._random = beside._random if beside else Random(seed)
+        self._random: Random = beside._random if beside else Random(seed)
         self._plan = plan or mixed(seed)
-        self._scheduler = beside._scheduler if beside else Scheduler(self._random)
-        self._store = beside._store if beside else PastStore(self._scheduler)
+        self._scheduler: Scheduler = beside._scheduler if beside else Scheduler(self._random)
+        self._store: PastStore = beside._store if beside else PastStore(self._scheduler)
         self._running: list[Service] = beside._running if beside else []
         self.name = "u" if beside else "t"
         self._busy = 0
@@ -84,7 +84,7 @@ class World:
             dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
         )
         self.history.aside_max = self._plan.aside_max
-        self._outage = beside._outage if beside else NEVER
+        self._outage: Outage = beside._outage if beside else NEVER
         if self._plan.outage_ms and not beside:
             self._outage = Outage.of(self._plan.outage_ms, self.now, self._random)
         if self._plan.faults.are_harmless and not self._plan.faults.unreadable:
@@ -145,14 +145,13 @@ class World:
         share = -(-plan.messages // plan.producers)
         for number in range(plan.producers):
             name = f"{self.name}{number}" if plan.twins else f"p{number}"
-            self._spawn(lambda random, name=name: Producer(self, name, share, random))
+            self._spawn(partial(Producer, self, name, share))
         for number in range(plan.consumers):
             group = self._groups[number % len(self._groups)]
             zone = zone_of(number, plan.groups) if plan.zones else None
-            named = (f"c{number}", group)
-            self._spawn(lambda random, named=named, zone=zone: Consumer(self, *named, random, zone))
+            self._spawn(partial(Consumer, self, f"c{number}", group, zone=zone))
         for number in range(plan.late_groups):
-            self._spawn(lambda random, number=number: LateGroup(self, f"late{number}", random))
+            self._spawn(partial(LateGroup, self, f"late{number}"))
         self._spawn_some(plan.resets, lambda random: Resetter(self, random))
         self._spawn_some(bool(plan.wipes), lambda random: Emptier(self, plan.wipes, random))
         self._spawn_some(bool(plan.looks), lambda random: reading.Reader(self, random))
@@ -165,7 +164,7 @@ class World:
         self._spawn_some(bool(plan.transactions), lambda random: Sender(self, plan.transactions, random))
         self._spawn_some(plan.arbiters * bool(plan.transactions), lambda random: Arbiter(self, 5, random))
         for number in range(2 * bool(plan.requests)):
-            self._spawn(lambda random, number=number: Requester(self, f"q{number}", plan.requests, random))
+            self._spawn(partial(Requester, self, f"q{number}", plan.requests))
         self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, plan.cancels, random))
         self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
@@ -175,8 +174,8 @@ class World:
         for helper in [Drainer(self, self._random)] * 2 * bool(plan.resizes):
             self._scheduler.spawn(partial(self._live, helper))
         for number in range(3 * bool(plan.queue_calls)):
-            self._spawn(lambda random, number=number: queueing.Owner(self, number, random))
-            self._spawn(lambda random, number=number: queueing.Client(self, f"s{number}", random))
+            self._spawn(partial(queueing.Owner, self, number))
+            self._spawn(partial(queueing.Client, self, f"s{number}"))
         if plan.retention_ms:
             self._spawn_expiry()
 
@@ -413,8 +412,8 @@ class World:
 
     def _returns_ms(self, group: str) -> list[int]:
         history = self.history
-        held = [fact for fact in [*history.delivered, *history.settled] if fact.group == group]
-        return [fact.until_ms for fact in held]
+        facts: list[Delivered | Settled] = [*history.delivered, *history.settled]
+        return [fact.until_ms for fact in facts if fact.group == group]
 
     def _drain_group(self, group: str) -> None:
         service = self.instance(NONE)

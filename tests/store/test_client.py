@@ -224,7 +224,7 @@ def test_an_answer_that_drips_is_cut_off_in_time(settings: pytest.MonkeyPatch) -
     class Slowly(bytes):
         def __getitem__(self, part: Any) -> bytes:  # type: ignore[override]
             time.sleep(0.05)
-            return bytes.__getitem__(self, part)
+            return bytes(bytes.__getitem__(self, part))
 
     with serving(Slowly(answer(NOTHING * 100))) as (_, url):
         own = asking(settings, url)
@@ -331,7 +331,9 @@ def test_a_certificate_of_a_trusted_authority_is_accepted(settings: pytest.Monke
         assert [ask(own), ask(own)] == [FOUND, FOUND]
         assert endpoint.connections == 1
         assert ask(own) == FOUND
-        assert endpoint._open[1].session_reused
+        again = endpoint._open[1]
+        assert isinstance(again, ssl.SSLSocket)
+        assert again.session_reused
 
 
 def test_a_process_has_only_so_many_requests_under_way(settings: pytest.MonkeyPatch) -> None:

@@ -80,9 +80,10 @@ class Quiet(MemoryStore):
 
     is_metered = False
 
-    def copy(self) -> Quiet:
-        other = Quiet()
-        other._items = {pk: dict(items) for pk, items in self._items.items()}
+    @classmethod
+    def copy_of(cls, store: MemoryStore) -> Quiet:
+        other = cls()
+        other._items = {pk: dict(items) for pk, items in store._items.items()}
         return other
 
 
@@ -90,14 +91,14 @@ class Stage:
     """A store that can be copied, a clock that only sleeping moves, and seeded chance, for callers that stop."""
 
     def __init__(self) -> None:
-        self.store = Quiet()
+        self.store: MemoryStore = Quiet()
         self.now = 1_000_000
         self.random = Random(1)
 
     def copy(self) -> Self:
         """With chance of its own: ids that were made once are not made again."""
         other = copy(self)
-        other.store, other.random = self.store.copy(), Random(2)
+        other.store, other.random = Quiet.copy_of(self.store), Random(2)
         return other
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
