@@ -64,6 +64,8 @@ new_messages = st.lists(
     max_size=5,
 )
 
+STARTS: list[str | int] = ["earliest", "earliest", "earliest", "latest", START_MS + 1_000]
+
 
 class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
@@ -109,7 +111,7 @@ class Machine(RuleBasedStateMachine):
         elif kind == "reset":
             self.reset(instance, topic, name, data.draw(self._targets()))
         else:
-            start = data.draw(st.sampled_from(["earliest", "earliest", "earliest", "latest", START_MS + 1_000]))
+            start = data.draw(st.sampled_from(STARTS))
             self.put_group(instance, topic, data.draw(st.sampled_from(GROUPS)), data.draw(settings_given), start)
 
     def _replace_topic(self, instance: int, topic: str, name: str, data: st.DataObject) -> None:
@@ -241,7 +243,7 @@ class Machine(RuleBasedStateMachine):
         ids = {message["message_id"] for message in answer.json["messages"]}
         read = self.observer.get(f"/topics/{topic}").json["queue_offsets"]
         ends = [len(log) for log in self.model.topics[topic].logs]
-        grown = sum(queue["end_offset"] for queue in read) - sum(ends)
+        grown: int = sum(queue["end_offset"] for queue in read) - sum(ends)
         assert grown in (0, len(ids))
         return grown > 0
 

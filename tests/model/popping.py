@@ -150,7 +150,8 @@ class Pop:
 
     def _room(self, cursor: Cursor, now: int) -> int:
         """How many messages the pop may take of this queue."""
-        return max(0, min(self.asked.max_messages, self.group.settings["max_in_flight"] - cursor.in_flight(now)))
+        room: int = self.group.settings["max_in_flight"] - cursor.in_flight(now)
+        return max(0, min(self.asked.max_messages, room))
 
     def _doomed(self, queue: int, now: int) -> list[int]:
         return self.group.cursors[queue].doomed(now, self.group.settings["max_attempts"])
