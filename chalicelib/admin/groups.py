@@ -197,7 +197,7 @@ class Groups:
         lead_ms = CLOCKS_APART_MS if topic.delays else -CLOCKS_APART_MS - 1
 
         def purge(current: Group) -> Write:
-            return group.purge(current, max(self._runtime.now() + lead_ms, (current.purged_at_ms or 0) + 1))
+            return group.purge(current, max(self._runtime.now() + lead_ms, current.last_purge_ms + 1))
 
         purged = self._noted(topic, name, purge)
         ends = dict(enumerate(self._log_offsets.ends(topic)))

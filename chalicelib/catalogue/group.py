@@ -121,7 +121,8 @@ _TEXTS: dict[str, type[AsGiven]] = {
 class Group(GroupSettings):
     """`id`: the incarnation, part of its cursors' keys. `starts`: where cursors begin that do not exist yet. `version`
     counts changes. `secrets`: what signs pushed messages, the oldest first. `purged_at_ms`: what was sent by then and
-    has waited is not delivered by cursors that do not exist yet. `purges`: counts resets to `now`."""
+    has waited is not delivered by cursors that do not exist yet. `purges`: counts resets to `now`. `last_purge_ms`: the
+    `purged_at_ms` of the last, though another reset may have lifted it since; 0: there was none."""
 
     topic_id: str
     name: str
@@ -132,6 +133,7 @@ class Group(GroupSettings):
     secrets: tuple[Secret, ...] = ()
     purged_at_ms: int | None = None
     purges: int = 0
+    last_purge_ms: int = 0
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
@@ -139,7 +141,8 @@ class Group(GroupSettings):
         given |= {field: kind.of(given[field]) for field, kind in _TEXTS.items() if field in given}
         about = (item["id"], item["starts"], item["created_at_ms"], item["version"])
         secrets = push.of_stored(item.get("secrets", ()))
-        purged = (item.get("purged_at_ms") or None, item.get("purges", 0))
+        stored_ms = item.get("purged_at_ms") or 0
+        purged = (stored_ms if stored_ms > 0 else None, item.get("purges", 0), abs(stored_ms))
         return cls(topic_id, name, *about, secrets, *purged, **given)
 
     def as_json(self) -> dict[str, Any]:
@@ -224,7 +227,8 @@ def purge(group: Group, purged_at_ms: int) -> Write:
 
 
 def lift_purge(group: Group) -> Write:
-    return settings.change(group.key, group.id, group.version, {"purged_at_ms": 0})
+    """Keeps the instant, as a negative number: that of the next purge is to be later, by whatever clock."""
+    return settings.change(group.key, group.id, group.version, {"purged_at_ms": -group.last_purge_ms})
 
 
 def keep_secrets(group: Group, secrets: Sequence[Secret]) -> Write:

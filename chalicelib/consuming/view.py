@@ -18,6 +18,7 @@ from chalicelib.consuming.receipt_batch import ReceiptBatch, assume
 from chalicelib.consuming.request import Pop
 from chalicelib.consuming.waiters import Place
 from chalicelib.cursors import Cursors
+from chalicelib.cursors.broadcast import newest
 from chalicelib.cursors.cursor import Cursor, cursors_of
 from chalicelib.delays.promoter import Promoter, first_due
 from chalicelib.log.reader import LogReader, Seen, Want, entries, stored_at
@@ -278,6 +279,8 @@ class ViewReader:
         if known is None or known.id != group.id:
             return None
         own = cursors_of(group, topic, items, keys.consumer(ask.consumer_id))
+        if topic.delays and not strong and newest(own) is None:
+            return None  # it would begin as the settings say, which a purge may have changed
         return self._consumers.admitted(group, ask.consumer_id, own, strong)
 
 

@@ -137,12 +137,16 @@ class Consumers:
         that a later one has moved."""
         moving = list(moving)
         while moving:
-            now, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
-            now = [one for one in now if purged_at_ms is None or (one[0].purged_at_ms or 0) <= purged_at_ms]
-            writes = [
-                reset(cursor, offset, purged_at_ms) if cursor.stands else create(cursor) for cursor, offset in now
+            batch, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
+            batch = [
+                (cursor, offset)
+                for cursor, offset in batch
+                if purged_at_ms is None or (cursor.purged_at_ms or 0) <= purged_at_ms
             ]
-            for (cursor, offset), outcome in zip(now, self._each(writes), strict=True):
+            writes = [
+                reset(cursor, offset, purged_at_ms) if cursor.stands else create(cursor) for cursor, offset in batch
+            ]
+            for (cursor, offset), outcome in zip(batch, self._each(writes), strict=True):
                 item = outcome.before if isinstance(outcome, Refused) else outcome
                 is_done = cursor.stands and not isinstance(outcome, Refused)
                 if is_done:

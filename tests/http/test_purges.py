@@ -284,6 +284,33 @@ def test_a_purge_does_not_bring_back_what_a_later_one_has_purged(clock: Clock, w
     assert drained(group) == []
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_purge_by_a_clock_behind_purges_though_a_reset_lifted_one(clock: Clock, waits: bool) -> None:
+    """The earlier purge moves the cursors after that reset."""
+    store, topic, group, other = with_one_taken(clock)
+    if waits:
+        begin(topic, "half")
+
+    def purge() -> None:
+        topic.produce("between")
+        clock.set_back_ms = CLOCKS_APART_MS - 50
+        group.seen_by(other).reset("now")
+        clock.set_back_ms = 0
+
+    def reset_before_it(verb: str, about: Any) -> None:
+        if verb == "read" and "cursor#" in repr(about):
+            store.before = lambda *_: None
+            group.seen_by(other).reset("latest")
+            if waits:
+                clock.at(clock.ms + 1, purge)
+
+    store.before = reset_before_it
+    group.reset("now")
+    if not waits:
+        purge()
+    assert drained(group) == []
+
+
 def test_a_purge_that_meets_an_earlier_one_purges_what_came_between(clock: Clock) -> None:
     store, topic, group, other = with_one_taken(clock)
     earlier: list[Any] = []

@@ -119,6 +119,23 @@ def test_letters_are_listed_and_redriven(world: World, fields: Json) -> None:
     assert other.post(redrive).json == {"redriven": 1, "remaining": 0}
 
 
+def test_a_new_consumer_gets_nothing_that_waited_at_a_purge() -> None:
+    """It begins as the settings say, of which its instance knows."""
+    client = Client(store := LateStore())
+    topic = client.topic("orders")
+    group = topic.group("everyone", mode="broadcast")
+    other = group.seen_by(client.another())
+    topic.produce("old")
+    topic.produce("waiting", delay_ms=DAY_MS)
+    assert bodies(other.pop(consumer_id="bob")["messages"]) == ["old"]
+    store.fall_behind()
+    group.reset("now")
+    other.ack(other.take_one(consumer_id="ann"))
+    store.past = None
+    client.clock.sleep(DAY_MS)
+    assert other.pop(consumer_id="ann")["messages"] == []
+
+
 def test_letters_are_purged_although_others_redrive_some(world: World) -> None:
     world.topic.produce("a", "b", queue=1)
     bury(world.group, *world.group.take(2))
