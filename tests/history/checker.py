@@ -578,13 +578,14 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
             ]
             given += [other.at_ms for other in settlements if other.new_receipt == settled.receipt]
             since = max(given, default=settled.began_ms)
+            older = [delivered for delivered in deliveries if delivered.began_ms <= since]
             newer = [
                 delivered
                 for delivered in deliveries
                 if delivered.began_ms > since
                 and delivered.receipt != settled.receipt
                 and _made_by_ms(delivered) < settled.began_ms
-                and not naming.repeats(case, delivered, since)
+                and not any(naming.is_shown_again(case, lease, delivered) for lease in older)
             ]
             if (newer or _is_spent(case, settled, settlements)) and not _is_forgotten(case, settled, since):
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"

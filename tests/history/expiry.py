@@ -25,15 +25,8 @@ def unexpired_messages_stay(history: History, expires_ms: Callable[[Place], int]
 
 def expired_messages_are_not_delivered(history: History, skew_ms: int) -> Iterator[str]:
     """Checks messages that were stored by the time their produce ended. A message that a pop leased in time but could
-    not read may be delivered for the first time after it has expired; so may a dead one that a redrive brings back,
-    whose earlier leases nobody may have seen."""
+    not read may be delivered for the first time after it has expired; so may a dead one that a redrive brings back."""
     sent_ms = {sent.body: sent.began_ms for sent in history.sent}
-
-    def is_redriven(delivered: Delivered) -> bool:
-        since_ms = sent_ms[delivered.body]
-        redrives = (redrive for redrive in history.redrives if redrive.group == delivered.group)
-        return any(since_ms < redrive.at_ms and redrive.began_ms <= delivered.at_ms for redrive in redrives)
-
     ended = {sent.body: sent.at_ms for sent in history.sent if not sent.due_ms and sent.dedup_id is None}
     for delivered in history.delivered if history.retention_ms else ():
         if (
@@ -41,6 +34,27 @@ def expired_messages_are_not_delivered(history: History, skew_ms: int) -> Iterat
             and (delivered.group, delivered.place) not in history.given_back
             and delivered.body in ended
             and ended[delivered.body] + history.retention_ms + skew_ms < delivered.began_ms
-            and not is_redriven(delivered)
+            and not _may_be_redriven(history, delivered, sent_ms[delivered.body])
         ):
             yield f"{delivered.group} got {delivered.place} at {delivered.began_ms}, stored by {ended[delivered.body]}"
+
+
+def _may_be_redriven(history: History, delivered: Delivered, sent_ms: int) -> bool:
+    """Whether the message may have been dead before a redrive."""
+    redrives = (redrive for redrive in history.redrives if redrive.group == delivered.group)
+    ends = (min(redrive.at_ms, delivered.began_ms) for redrive in redrives if redrive.began_ms <= delivered.at_ms)
+    return any(sent_ms < by_ms and _may_have_died(history, delivered, sent_ms, by_ms) for by_ms in ends)
+
+
+def _may_have_died(history: History, delivered: Delivered, sent_ms: int, by_ms: int) -> bool:
+    """Whether it may have been buried by then, or have had all its attempts. Pops that failed may have leased it, and a
+    repeat of their claim once more."""
+    message, rules = (delivered.group, delivered.place), history.rules.get(delivered.group)
+    settled = (fact for fact in history.settled if (fact.group, fact.place) == message)
+    if rules is None or any(fact.verb == "bury" and fact.began_ms <= by_ms for fact in settled):
+        return True
+    leases = (lease for lease in history.delivered if (lease.group, lease.place) == message)
+    seen = {lease.receipt for lease in leases if lease.began_ms < by_ms}
+    pops = (pop for pop in history.pops if pop.group == delivered.group and pop.is_troubled)
+    unseen = 2 * sum(sent_ms <= pop.at_ms and pop.began_ms < by_ms for pop in pops)
+    return len(seen) + unseen >= (rules.least_attempts or rules.max_attempts)

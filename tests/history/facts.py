@@ -12,8 +12,15 @@ from chalicelib.base.limits import SET_ASIDE_MAX
 
 NEVER_MS = 10**15
 
+LATE_MS = 3_200
+"""A request to the store is carried out so late at most."""
+
 Place = tuple[int, int]
 """Queue and offset."""
+
+Taken = tuple[str, Place, int, int]
+"""What a pop took, which each repeat of it shows: group, place, when its attempt id was first used, and the attempt of
+the message."""
 
 
 @dataclass(slots=True)
@@ -81,6 +88,10 @@ class Delivered:
     """That the pop named."""
     told_first_ms: int = 0
     """When the message was delivered for the first time, as this pop was told. 0: it did not ask."""
+
+    @property
+    def taken(self) -> Taken:
+        return self.group, self.place, self.first_ms, self.attempt
 
 
 @dataclass(slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from chalicelib.base.limits import QUEUES_MAX
 from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE
 from tests.history import moves
-from tests.history.facts import NEVER_MS, Delivered, History, Place, Settled
+from tests.history.facts import LATE_MS, NEVER_MS, Delivered, History, Place, Settled
 
 if TYPE_CHECKING:
     from tests.history.checker import Case
@@ -67,22 +67,24 @@ def _is_taken_meanwhile(history: History, fact: Settled) -> bool:
     return any(began_ms <= fact.at_ms and at_ms >= fact.began_ms for began_ms, at_ms in spans)
 
 
-def repeats(case: Case, shown: Delivered, since_ms: int) -> bool:
-    """Whether a pop that is repeated shows the delivery that it had made by then, under the receipt of an extension."""
-    message, pop = (shown.group, shown.place), (shown.first_ms, shown.attempt)
-    extends = (fact for fact in case.settled.get(message, ()) if fact.verb == "extend" and fact.outcome in DONE)
-    return (
-        names_more(case.history, shown.group)
-        and any(extend.began_ms <= shown.answered_ms for extend in extends)
-        and any((own.first_ms, own.attempt) == pop and own.began_ms <= since_ms for own in case.delivered[message])
-    )
+def _may_have_touched(history: History, fact: Settled, lease: Delivered) -> bool:
+    """Whether it may have settled or moved the message since the pop of this lease was first called."""
+    late_ms = 0 if fact.outcome == "ok" else LATE_MS
+    return fact.at_ms + late_ms >= lease.first_ms and may_have_counted(history, fact)
 
 
-def touched_ms(history: History) -> dict[tuple[str, Place], int]:
-    """Messages of such groups that any receipt may have settled or moved, be it another one than their lease's, and the
-    earliest that it did."""
-    own = [fact for fact in history.settled if names_more(history, fact.group) and may_have_counted(history, fact)]
-    return {(fact.group, fact.place): fact.began_ms for fact in sorted(own, key=lambda fact: -fact.began_ms)}
+def touched_ms(history: History) -> dict[str, int]:
+    """By receipt, the earliest that its message may have been settled or moved since its pop was first called, be it by
+    another receipt. In other groups none may, and it says never."""
+    facts: dict[tuple[str, Place], list[Settled]] = defaultdict(list)
+    for fact in history.settled:
+        if names_more(history, fact.group):
+            facts[fact.group, fact.place].append(fact)
+    touched: dict[str, int] = {}
+    for lease in history.delivered:
+        own = (fact for fact in facts[lease.group, lease.place] if _may_have_touched(history, fact, lease))
+        touched[lease.receipt] = min((fact.began_ms for fact in own), default=NEVER_MS)
+    return touched
 
 
 def away_until(case: Case, lease: Delivered, next_lease: Delivered, off_ms: int) -> int:
@@ -135,16 +137,15 @@ def is_extended(case: Case, lease: Delivered) -> bool:
 
 
 def may_be_extended(case: Case, lease: Delivered) -> bool:
-    """Whether an extend of its message had begun before it was shown."""
+    """Whether an extend of its message may have been carried out between its pop and its answer."""
     facts, shown_ms = case.settled.get((lease.group, lease.place), ()), max(lease.at_ms, lease.answered_ms)
     extends = (fact for fact in facts if fact.verb == "extend" and fact.began_ms <= shown_ms)
-    return any(may_have_counted(case.history, extend) for extend in extends)
+    return any(_may_have_touched(case.history, extend, lease) for extend in extends)
 
 
 def is_shown_again(case: Case, lease: Delivered, next_lease: Delivered) -> bool:
     """Whether both are one delivery: a repeat of its pop shows it with the end, or the token, of an extension."""
-    is_one = (lease.first_ms, lease.attempt) == (next_lease.first_ms, next_lease.attempt)
-    return is_one and is_extended(case, next_lease)
+    return lease.taken == next_lease.taken and is_extended(case, next_lease)
 
 
 def every_receipt_of_a_message_settles(
@@ -219,14 +220,15 @@ def an_extension_keeps_the_receipt_of_its_delivery(
 def a_reset_ends_every_receipt(case: Case) -> Iterator[str]:
     """By every rule: whatever was delivered before, not even an ack of it is accepted once the reset was answered. But
     an ack is confirmed in a queue that has left, which no reset reaches."""
-    staying = min((resized.queues for resized in case.history.resized), default=QUEUES_MAX)
     for (group, place), settlements in case.settled.items():
         given = {delivered.receipt: delivered.answered_ms for delivered in case.delivered.get((group, place), ())}
         for reset in case.resets.get(group, ()):
             is_elsewhere = isinstance(reset.to, tuple) and reset.to[0] != place[0]
             for settled in settlements if not is_elsewhere else ():
                 is_old = given.get(settled.receipt, NEVER_MS) < reset.began_ms
-                is_confirmed = place[0] >= staying and _may_repeat_an_ack(settlements, settled)
+                resizes = (resized for resized in case.history.resized if resized.began_ms <= settled.at_ms)
+                has_left = any(place[0] >= resized.queues for resized in resizes)
+                is_confirmed = has_left and _may_repeat_an_ack(settlements, settled)
                 if is_old and settled.outcome == "ok" and settled.began_ms > reset.at_ms and not is_confirmed:
                     yield f"{group} {place}: {settled.verb} at {settled.began_ms} was accepted, reset at {reset.at_ms}"
 

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 
 from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
 from tests.history import naming
-from tests.history.facts import NEVER_MS, Asked, Delivered, History, Paused, Place, Settled
+from tests.history.facts import LATE_MS, NEVER_MS, Asked, Delivered, History, Paused, Place, Settled, Taken
 
 if TYPE_CHECKING:
     from tests.history.checker import Case
-
-_Delivery = tuple[str, Place, int, int]
-"""What a pop took: group, place, when its attempt id was first used, and the attempt of the message."""
 
 PAUSE_LATE_MS = 500
 """A pop may read settings of its group that are this old."""
@@ -91,7 +88,7 @@ def a_repeated_attempt_gets_the_same_messages(
             others = {
                 receipt
                 for receipt in again - got - renewed
-                if touched_ms.get((group, places[receipt]), NEVER_MS) > second.at_ms
+                if touched_ms[receipt] > second.at_ms
                 and not _may_be_unseen(history, group, places[receipt], over)
                 and not any(_may_have_taken(call, receipt, first, second) for call in calls)
             }
@@ -100,13 +97,13 @@ def a_repeated_attempt_gets_the_same_messages(
 
 
 def _held_until(
-    history: History, touched_ms: dict[tuple[str, Place], int], gone_ms: Callable[[Place], int], skew_ms: int
+    history: History, touched_ms: dict[str, int], gone_ms: Callable[[Place], int], skew_ms: int
 ) -> dict[str, int]:
     """By receipt, until when its message is surely leased, and will be returned; 0: it may be lost."""
     shown_ms = {fact.receipt: fact.began_ms for fact in sorted(history.settled, key=lambda fact: -fact.began_ms)}
     until: dict[str, int] = {}
     for lease in history.delivered:
-        moved_ms = min(shown_ms.get(lease.receipt, NEVER_MS), touched_ms.get((lease.group, lease.place), NEVER_MS))
+        moved_ms = min(shown_ms.get(lease.receipt, NEVER_MS), touched_ms[lease.receipt])
         over_ms = min(lease.until_ms, gone_ms(lease.place)) - skew_ms
         until[lease.receipt] = 0 if lease.place in history.lost else min(moved_ms, over_ms)
     return until
@@ -119,27 +116,28 @@ def _is_reset_between(history: History, first: Asked, second: Asked) -> bool:
 
 def _may_have_taken(call: Asked, receipt: str, first: Asked, second: Asked) -> bool:
     """Whether this call may have leased the message, having looked before the first was answered: its own answer says
-    so, or was not there yet when the second call began."""
-    is_unheard = call.receipts is None or call.at_ms > second.began_ms
-    return call.began_ms < first.at_ms and (is_unheard or receipt in (call.receipts or ()))
+    so, or was not there yet when the second call began, or never came, and the first may have looked before its
+    write."""
+    is_unheard = call.receipts is None and call.at_ms + LATE_MS >= first.began_ms
+    may_have = is_unheard or call.at_ms > second.began_ms or receipt in (call.receipts or ())
+    return call.began_ms < first.at_ms and may_have
 
 
 def extended_unheard(history: History) -> dict[str, int]:
-    """Receipts that only a repeat of their pop has shown, since nobody heard of the extend that gave them, with the
-    earliest end that was asked for then. An extend gives one. Groups where receipts name more than a lease are left
-    out."""
-    shown_ms: dict[_Delivery, dict[str, int]] = defaultdict(dict)
-    deliveries: dict[str, _Delivery] = {}
+    """Receipts made by an extend whose reply was lost, which only a repeat of the pop has shown; and the earliest end
+    such an extend asked for. An extend gives one. Groups where receipts name more than a lease are left out."""
+    shown_ms: dict[Taken, dict[str, int]] = defaultdict(dict)
+    taken: dict[str, Taken] = {}
     for lease in sorted(history.delivered, key=lambda lease: lease.answered_ms):
-        deliveries[lease.receipt] = (lease.group, lease.place, lease.first_ms, lease.attempt)
-        shown_ms[deliveries[lease.receipt]].setdefault(lease.receipt, lease.answered_ms)
-    unheard: dict[_Delivery, list[Settled]] = defaultdict(list)
+        taken[lease.receipt] = lease.taken
+        shown_ms[lease.taken].setdefault(lease.receipt, lease.answered_ms)
+    unheard: dict[Taken, list[Settled]] = defaultdict(list)
     for fact in sorted(history.settled, key=lambda fact: fact.began_ms):
-        delivery = deliveries.get(fact.receipt)
+        delivery = taken.get(fact.receipt)
         if delivery is None or fact.verb != "extend" or naming.names_more(history, fact.group):
             continue
         if fact.new_receipt:
-            deliveries.setdefault(fact.new_receipt, delivery)
+            taken.setdefault(fact.new_receipt, delivery)
         elif naming.may_have_counted(history, fact):
             unheard[delivery].append(fact)
     heard = {fact.new_receipt for fact in history.settled}
@@ -179,8 +177,8 @@ def a_group_keeps_to_its_rate(case: Case, skew_ms: int) -> Iterator[str]:
 
 def _taken(case: Case, leases: list[Delivered]) -> Iterator[Delivered]:
     """Those of a message that pops took: a repeat of one that shows an extension takes nothing more."""
-    known: set[tuple[int, int]] = set()
+    known: set[Taken] = set()
     for lease in leases:
-        if (pop := (lease.first_ms, lease.attempt)) not in known or not naming.may_be_extended(case, lease):
+        if lease.taken not in known or not naming.may_be_extended(case, lease):
             yield lease
-        known.add(pop)
+        known.add(lease.taken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.facts import NEVER_MS, Acted, History
+from tests.history.facts import LATE_MS, NEVER_MS, Acted, History
 
 DONE = "ok"
 GONE = "gone"
@@ -12,8 +12,6 @@ ENDS = ("delete", "purge")
 
 KNOWN_MS = 700
 """For so long a client may use the queue that had the name before: what its instance knows of it is no older."""
-LATE_MS = 3_200
-"""A request is carried out so late at most."""
 
 
 def a_queue_that_was_emptied_gives_nothing_from_before(history: History) -> Iterator[str]:

@@ -12,6 +12,7 @@ from tests.history import checker
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
 from tests.history.facts import (
+    LATE_MS,
     Asked,
     Begun,
     Cancelled,
@@ -83,7 +84,9 @@ def test_a_reset_does_not_reach_a_queue_that_has_left() -> None:
     judged = history(replace(delivered("r", 100, 900), place=there), settled=acks, resets=[Reset("g", 4_000, 5_000)])
     judged.log = {there: "a"}
     assert "a_reset_ends_every_receipt" in broken(judged)
-    judged.resized = [Resized(1, 1_000)]
+    judged.resized = [Resized(1, 6_001)]
+    assert "a_reset_ends_every_receipt" in broken(judged)
+    judged.resized = [Resized(1, 6_000)]
     assert "a_reset_ends_every_receipt" not in broken(judged)
     judged.settled = acks[1:]
     assert "a_reset_ends_every_receipt" in broken(judged)
@@ -185,12 +188,19 @@ def test_a_repeated_attempt_may_show_the_receipt_of_an_extension(
 
 @pytest.mark.parametrize(
     ("extends_ms", "outcome", "is_wrong"),
-    [(310, "ok", False), (311, "ok", True), (310, "unknown", False), (310, "LeaseLost", True)],
+    [
+        (310, "ok", False),
+        (311, "ok", True),
+        (310, "unknown", False),
+        (310, "LeaseLost", True),
+        (290, "ok", False),
+        (289, "ok", True),
+        (290 - LATE_MS, "unknown", False),
+        (289 - LATE_MS, "unknown", True),
+    ],
 )
-def test_only_an_extension_from_before_makes_a_delivery_end_earlier(
-    extends_ms: int, outcome: str, is_wrong: bool
-) -> None:
-    lease = replace(delivered("r", 300, 900), asked_ms=901 + OFF_MS)
+def test_only_an_extension_since_its_pop_ends_a_delivery_earlier(extends_ms: int, outcome: str, is_wrong: bool) -> None:
+    lease = replace(delivered("r", 300, 900), asked_ms=901 + OFF_MS, first_ms=290)
     extend = settled("extend", "older", extends_ms, outcome, until_ms=900)
     judged = history(lease, settled=[extend], rules=BY_DELIVERY_RULES)
     assert ("a_lease_lasts_as_long_as_asked" in broken(judged)) == is_wrong
@@ -536,36 +546,36 @@ def _short(began_ms: int, **more: object) -> Asked:
     return _asked(began_ms, is_empty=False, is_short=True, **more)
 
 
-LATE_MS = 1_000 + SKEW_MS + 100
+DUE_MS = 1_000 + SKEW_MS + 100
 """By every clock, and for every read, the lease until 1000 is over."""
 
 
 @pytest.mark.parametrize(
     ("pop", "more", "is_wrong"),
     [
-        (_asked(LATE_MS), {}, True),
-        (_asked(LATE_MS - 100), {}, False),
-        (_asked(LATE_MS, is_empty=False), {}, False),
-        (_asked(LATE_MS, is_troubled=True), {}, False),
-        (_asked(LATE_MS, group="h"), {}, True),
-        (_asked(LATE_MS), {"settled": [settled("ack", "r", 200)]}, False),
-        (_asked(LATE_MS), {"settled": [settled("ack", "r", 200, "LeaseLost")]}, True),
-        (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, until_ms=900)]}, True),
-        (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, until_ms=1_200)]}, False),
-        (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, "unknown")]}, False),
-        (_asked(LATE_MS), {"resets": [Reset("g", 300, 400)]}, True),
-        (_asked(LATE_MS), {"resets": [Reset("g", 300, 400, "latest")]}, False),
-        (_asked(LATE_MS), {"redrives": [Redrive("g", 300, 400)], "rules": {"g": Rules(2, 10)}}, True),
-        (_asked(LATE_MS), {"redrives": [Redrive("g", 300, 400)], "rules": {"g": Rules(1, 10)}}, False),
-        (_asked(LATE_MS), {"purges": [Purge("g", 300)], "settled": [settled("bury", "r", 200)]}, False),
-        (_asked(LATE_MS), {"pops": [_asked(100, at_ms=120, is_troubled=True, lease_ms=3_000)]}, False),
-        (_asked(LATE_MS), {"stale_ms": None}, False),
-        (_asked(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 51}}, True),
-        (_asked(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 50}}, False),
-        (_short(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 51}}, True),
-        (_short(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 50}}, False),
-        (_short(LATE_MS), {}, False),
-        (_short(LATE_MS, is_troubled=True), {"appended_ms": {PLACE: 0}}, False),
+        (_asked(DUE_MS), {}, True),
+        (_asked(DUE_MS - 100), {}, False),
+        (_asked(DUE_MS, is_empty=False), {}, False),
+        (_asked(DUE_MS, is_troubled=True), {}, False),
+        (_asked(DUE_MS, group="h"), {}, True),
+        (_asked(DUE_MS), {"settled": [settled("ack", "r", 200)]}, False),
+        (_asked(DUE_MS), {"settled": [settled("ack", "r", 200, "LeaseLost")]}, True),
+        (_asked(DUE_MS), {"settled": [settled("nack", "r", 200, until_ms=900)]}, True),
+        (_asked(DUE_MS), {"settled": [settled("nack", "r", 200, until_ms=1_200)]}, False),
+        (_asked(DUE_MS), {"settled": [settled("nack", "r", 200, "unknown")]}, False),
+        (_asked(DUE_MS), {"resets": [Reset("g", 300, 400)]}, True),
+        (_asked(DUE_MS), {"resets": [Reset("g", 300, 400, "latest")]}, False),
+        (_asked(DUE_MS), {"redrives": [Redrive("g", 300, 400)], "rules": {"g": Rules(2, 10)}}, True),
+        (_asked(DUE_MS), {"redrives": [Redrive("g", 300, 400)], "rules": {"g": Rules(1, 10)}}, False),
+        (_asked(DUE_MS), {"purges": [Purge("g", 300)], "settled": [settled("bury", "r", 200)]}, False),
+        (_asked(DUE_MS), {"pops": [_asked(100, at_ms=120, is_troubled=True, lease_ms=3_000)]}, False),
+        (_asked(DUE_MS), {"stale_ms": None}, False),
+        (_asked(DUE_MS), {"appended_ms": {PLACE: DUE_MS - SKEW_MS - 51}}, True),
+        (_asked(DUE_MS), {"appended_ms": {PLACE: DUE_MS - SKEW_MS - 50}}, False),
+        (_short(DUE_MS), {"appended_ms": {PLACE: DUE_MS - SKEW_MS - 51}}, True),
+        (_short(DUE_MS), {"appended_ms": {PLACE: DUE_MS - SKEW_MS - 50}}, False),
+        (_short(DUE_MS), {}, False),
+        (_short(DUE_MS, is_troubled=True), {"appended_ms": {PLACE: 0}}, False),
     ],
 )
 def test_a_pop_that_gets_nothing_has_met_nothing_ready(pop: Asked, more: dict[str, Any], is_wrong: bool) -> None:

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.base.limits import STORE_DEADLINE_MS
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import NEVER_MS, Asked, History, Moved, Purge, Redrive, Rules, Settled, Tasks
+from tests.history.facts import LATE_MS, NEVER_MS, Asked, History, Moved, Purge, Redrive, Rules, Settled, Tasks
 from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
 
 GONE = "the message was lost: its payload is gone from the store"
@@ -171,14 +171,26 @@ def test_a_repeat_takes_others_only_where_its_messages_are_settled(
     assert SAME not in broken(judged)
 
 
-@pytest.mark.parametrize(("extended_ms", "is_wrong"), [(310, False), (411, True)])
-def test_a_repeat_shows_what_an_older_receipt_has_extended(extended_ms: int, is_wrong: bool) -> None:
+@pytest.mark.parametrize(
+    ("extended_ms", "outcome", "is_wrong"),
+    [
+        (310, "unknown", False),
+        (411, "unknown", True),
+        (100 - LATE_MS, "unknown", False),
+        (99 - LATE_MS, "unknown", True),
+        (100, "ok", False),
+        (99, "ok", True),
+    ],
+)
+def test_a_repeat_shows_what_an_older_receipt_has_extended_since_its_pop(
+    extended_ms: int, outcome: str, is_wrong: bool
+) -> None:
     """Under a receipt that nobody heard of."""
     pops = [attempt(100, 200, ["r", "kept"]), attempt(300, 400, ["s", "kept"])]
     kept = replace(delivered("kept", 200, 5_000), place=(0, 1))
-    judged = history(delivered("r", 200, 5_000), delivered("s", 400, 5_000), kept, pops=pops)
-    judged.rules = {"g": Rules(5, 10, settle_by="message")}
-    judged.settled = [settled("extend", "old", extended_ms, "unknown")]
+    leases = [replace(lease, first_ms=100) for lease in (delivered("r", 200, 5_000), delivered("s", 400, 5_000))]
+    judged = history(*leases, kept, pops=pops, rules={"g": Rules(5, 10, settle_by="message")})
+    judged.settled = [settled("extend", "old", extended_ms, outcome)]
     assert (SAME in broken(judged)) == is_wrong
 
 
@@ -187,6 +199,8 @@ def test_a_repeat_shows_what_an_older_receipt_has_extended(extended_ms: int, is_
     [
         (attempt(199, 250, None), False),
         (attempt(200, 250, None), True),
+        (attempt(-LATE_MS, 100 - LATE_MS, None), False),
+        (attempt(-LATE_MS, 99 - LATE_MS, None), True),
         (attempt(199, 401, ["r"]), False),
         (attempt(110, 150, ["s"]), False),
         (attempt(110, 150, ["r"]), True),
@@ -207,16 +221,28 @@ def test_a_late_ack_of_what_was_purged_is_accepted(verb: str, most: int, is_wron
     assert ("receipts_of_a_delivery_end_with_it" in broken(judged)) == is_wrong
 
 
-@pytest.mark.parametrize(("redriven_ms", "is_wrong"), [(None, True), (50, True), (2_000, False), (7_000, True)])
-@pytest.mark.parametrize("is_first_seen", [True, False])
+@pytest.mark.parametrize(
+    ("redriven_ms", "leases", "failed_ms", "verb", "is_wrong"),
+    [
+        (2_000, 2, NEVER_MS, "nack", False),
+        (None, 2, NEVER_MS, "nack", True),
+        (800, 0, 700, "nack", True),  # it was not sent yet
+        (6_001, 2, NEVER_MS, "nack", True),
+        (2_000, 1, NEVER_MS, "nack", True),
+        (2_000, 1, NEVER_MS, "bury", False),
+        (2_000, 0, 1_999, "nack", False),  # its claim may have been repeated
+        (2_000, 0, 2_000, "nack", True),
+    ],
+)
 def test_an_expired_message_comes_only_by_a_redrive(
-    redriven_ms: int | None, is_wrong: bool, is_first_seen: bool
+    redriven_ms: int | None, leases: int, failed_ms: int, verb: str, is_wrong: bool
 ) -> None:
-    """It may have died in a lease that nobody has seen: seed 73035858 of a run."""
-    seen = [delivered("r", 1_000, 1_500)] if is_first_seen else []
-    judged = history(*seen, delivered("s", 6_000, 6_500), retention_ms=3_000)
+    """After two attempts, or a bury. Nobody may have seen these: seed 73035858 of a run."""
+    seen = [delivered(f"r{number}", 1_000 + 600 * number, 1_500 + 600 * number) for number in range(leases)]
+    judged = history(*seen, delivered("s", 6_000, 6_500), retention_ms=3_000, rules={"g": Rules(2, 10)})
     judged.sent[0].began_ms, judged.sent[0].at_ms = 800, 900
     judged.redrives = [Redrive("g", redriven_ms, redriven_ms)] if redriven_ms is not None else []
+    judged.pops, judged.settled = [Asked("g", failed_ms, 100)], [settled(verb, "r0", 1_100)]
     assert ("expired_messages_are_not_delivered" in broken(judged)) == is_wrong
 
 

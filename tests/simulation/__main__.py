@@ -88,17 +88,23 @@ def _rounds(asked: argparse.Namespace) -> Iterator[range]:
 
 
 def _show(seed: int) -> int:
-    """The history of one seed, in the order in which things began."""
-    world = World(seed)
-    violations = _violations(world.run)
-    history = world.history
-    facts: list[Fact | Redrive] = [*history.sent, *history.delivered, *history.settled, *history.resets]
-    facts += [*history.cancels, *history.redrives, *history.acted]
-    for fact in sorted(facts, key=lambda fact: fact.began_ms):
-        print(fact)
+    violations = _violations(partial(_printed, seed))
     for violation in violations:
         print(f"seed {seed}: {violation}")
     return 1 if violations else 0
+
+
+def _printed(seed: int) -> list[str]:
+    """Plays the history of a seed and prints it, in the order in which things began; returns what is wrong with it."""
+    world = World(seed)
+    history = world.history
+    try:
+        return world.run()
+    finally:
+        facts: list[Fact | Redrive] = [*history.sent, *history.delivered, *history.settled, *history.resets]
+        facts += [*history.cancels, *history.redrives, *history.acted]
+        for fact in sorted(facts, key=lambda fact: fact.began_ms):
+            print(fact)
 
 
 def _show_findings(processes: int) -> int:

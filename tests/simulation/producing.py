@@ -32,7 +32,7 @@ DELAYS_MS = (1, 400, 2_000, 4_500)
 UNTIL_QUEUES_RETURN = 4
 """How much longer producers pause where queues leave and return, to send when they have."""
 _RETURNED_MS = 12_000
-"""They have by then, and dedup ids are free again."""
+"""Queues that left have returned by then, and dedup ids are free again."""
 
 
 @contextmanager

@@ -80,16 +80,19 @@ def test_a_history_without_an_end_is_judged_too() -> None:
     assert violations[0] == "no_caller_meets_a_defect: 600 steps, and no end, so other checks may be wrong"
 
 
-def test_histories_that_cannot_be_judged_are_named_and_end_no_others(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("missing", "is_shown"), [("_verdict", True), ("_prepared", False)])
+def test_seeds_that_cannot_be_played_are_named_and_end_no_others(
+    missing: str, is_shown: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["tests.simulation", "--seeds", "2", "--processes", "1"]
-    with patch.object(sys, "argv", arguments), patch.object(World, "_verdict", None):
+    with patch.object(sys, "argv", arguments), patch.object(World, missing, None):
         assert __main__.main() == 1
     told = capfd.readouterr().out
     assert "2 histories from seed 0 on, 2 with violations" in told
     for seed in range(2):
         assert f"seed {seed}: could not be played and judged\nTraceback" in told
     assert "TypeError: 'NoneType' object is not callable" in told
-    assert "Sent(" in told  # the history of the first
+    assert ("Sent(" in told) == is_shown  # the history of the first
 
 
 def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
