@@ -11,17 +11,25 @@ import json
 import sys
 import time
 from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 HOST = "127.0.0.1"
 
 
 def main(port: int) -> None:
+    url = f"http://{HOST}:{port}"
+
     def call(method: str, path: str, **body: Any) -> Any:
-        request = Request(f"http://{HOST}:{port}/topics/shop{path}", json.dumps(body).encode(), method=method)
+        request = Request(f"{url}/topics/shop{path}", json.dumps(body).encode(), method=method)
         request.add_header("Content-Type", "application/json")
-        with urlopen(request) as response:
-            return json.loads(response.read() or b"null")
+        try:
+            with urlopen(request) as response:
+                return json.loads(response.read() or b"null")
+        except HTTPError:
+            raise
+        except URLError:
+            sys.exit(f"nothing answers at {url}: start it with make run")
 
     call("PUT", "", queues=2)
     call("PUT", "/groups/billing")

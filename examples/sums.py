@@ -12,6 +12,7 @@ import json
 import sys
 import threading
 from pathlib import Path
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # where `client` is
@@ -24,7 +25,12 @@ HOST = "127.0.0.1"
 def main(port: int) -> None:
     url = f"http://{HOST}:{port}"
     for path in ("/topics/sums", "/topics/sums/groups/adders"):
-        urlopen(Request(url + path, b"{}", method="PUT")).close()
+        try:
+            urlopen(Request(url + path, b"{}", method="PUT")).close()
+        except HTTPError:
+            raise
+        except URLError:
+            sys.exit(f"nothing answers at {url}: start it with make run")
     service = Service(url)
     is_over = threading.Event()
 

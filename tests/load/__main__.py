@@ -1,5 +1,5 @@
-"""python -m tests.load [--seconds N] [--processes P]: callers and faults at once, and what is wrong in the end. With
---torment MINUTES, processes are stopped, killed and started anew besides, and clocks are off."""
+"""Callers and faults at once, and what is wrong in the end. With --torment MINUTES, processes are also stopped, killed
+and started anew, and clocks are off."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import argparse
 import shutil
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from tests.load import torment
 from tests.load.run import Plan, Report, play, summary
-from tests.support.arguments import above_zero, at_least_one
+from tests.support.arguments import above_zero, at_least_one, at_least_zero
 from tests.support.emulators import DYNOXIDE, ROOT, dynoxide
 
 ROUND_SECONDS = 5.0
@@ -26,6 +29,9 @@ SHOWN_MAX = 20
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code when nothing was found before."""
 
+ANSWER_SECONDS = 5
+"""The most that an emulator takes to answer a request that it does not know."""
+
 JOURNALS = ROOT / ".torment"
 """Where a run that fails leaves its journals, by seed."""
 
@@ -33,18 +39,28 @@ JOURNALS = ROOT / ".torment"
 def main() -> int:
     asked = _asked()
     counts: Counter[str] = Counter()
+    judged, is_judged = 0, False
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # or stopped processes would outlive this one
     with suppress(KeyboardInterrupt), _emulator(asked.endpoint) as endpoint:
         for plan in _plans(asked):
-            counts["interrupted"] = 1  # until this round is judged
+            is_judged = False
+            if asked.torment:
+                _announce(plan)
             report = _played(endpoint, plan)
             if asked.torment:
-                about = f"seed {plan.seed}, {' '.join([*plan.kinds, *plan.features])}"
-                print(f"{about}: {summary(report.counts())}", flush=True)
+                print(f"seed {plan.seed}: {summary(report.counts())}", flush=True)
             counts += report.counts()
-            del counts["interrupted"]
-    print(summary(counts))
-    return 1 if counts["violations"] else INTERRUPTED if counts["interrupted"] else 0
+            judged, is_judged = judged + 1, True
+    if not is_judged:
+        print("interrupted; this round is not judged")
+    if judged > 1 or (judged and not asked.torment):
+        print(summary(counts))
+    return 1 if counts["violations"] else 0 if is_judged else INTERRUPTED
+
+
+def _announce(plan: Plan) -> None:
+    about, end = " ".join([*plan.kinds, *plan.features]), time.localtime(time.time() + plan.seconds)
+    print(f"seed {plan.seed}: {about}; until {time.strftime('%H:%M:%S', end)}, then it is judged", flush=True)
 
 
 def _plans(asked: argparse.Namespace) -> Iterator[Plan]:
@@ -80,18 +96,30 @@ def _asked() -> argparse.Namespace:
     parser.add_argument(
         "--torment", type=above_zero, default=0, metavar="MINUTES", help="the same, in tormented processes"
     )
-    parser.add_argument("--processes", type=int, default=0, help="instances that are processes; 0: threads instead")
+    parser.add_argument("--processes", type=at_least_zero, default=0, help="instances that are processes; 0: threads")
     parser.add_argument("--threads", type=at_least_one, default=3, help="instances that are threads of this process")
-    parser.add_argument("--kills", type=int, default=0, help="how many of the processes are killed halfway")
+    parser.add_argument("--kills", type=at_least_zero, default=0, help="how many of the processes are killed halfway")
     parser.add_argument("--queues", type=at_least_one, default=2)
-    parser.add_argument("--seed", type=int, default=0, help="of the first round; it does not replay what threads do")
+    parser.add_argument("--seed", type=at_least_zero, default=0, help="of the first round; threads are not replayed")
     parser.add_argument("--endpoint", help="of a DynamoDB emulator; without it one is started")
     asked = parser.parse_args()
     if asked.endpoint is None and not DYNOXIDE.exists():
         parser.error("there is no emulator to start: `make emulators` installs it; or name one by --endpoint")
     if asked.kills > asked.processes:
         parser.error("--kills is at most --processes: threads cannot be killed")
+    if asked.endpoint and not _answers(asked.endpoint):
+        parser.error(f"nothing answers at {asked.endpoint}")
     return asked
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        urlopen(endpoint, timeout=ANSWER_SECONDS).close()
+    except HTTPError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class Report:
 
 
 _DONE = ("messages", "deliveries", "transactions", "requests")
-_MISHAPS = (*proxy.KINDS, "stop", "kill", "resize", "reset", "topic deleted", "group deleted", "interrupted")
+_MISHAPS = (*proxy.KINDS, "stop", "kill", "resize", "reset", "topic deleted", "group deleted")
 
 
 def summary(counts: Counter[str]) -> str:

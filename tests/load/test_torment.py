@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.load import processes
+from tests.load import __main__, processes
 from tests.load.kinds import KINDS
 from tests.load.torment import SHARES, plan
 from tests.load.worker import Job
@@ -41,3 +41,19 @@ def test_an_interrupt_ends_a_round_at_once(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         processes.torment([Job("i0", "", "", (), 0, 600, 0, str(tmp_path))], 600, seed=0)
     assert time.monotonic() - began < AT_ONCE_SECONDS
+
+
+def test_an_interrupted_round_is_announced_and_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["tests.load", "--torment", "1", "--endpoint", "http://emulator"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    for name, value in {"JOURNALS": tmp_path, "_answers": lambda _: True, "play": interrupted}.items():
+        monkeypatch.setattr(__main__, name, value)
+    assert __main__.main() == 128 + signal.SIGINT
+    announced, last = capsys.readouterr().out.splitlines()
+    assert announced.startswith("seed 0: ")
+    assert last == "interrupted; this round is not judged"

@@ -1,5 +1,4 @@
-"""python -m tests.simulation [--seed N] [--seeds COUNT]: plays histories, prints what is wrong with them, and the whole
-history of the first that is not clean."""
+"""Plays histories, prints what is wrong with them, and the whole history of the first that is not clean."""
 
 from __future__ import annotations
 
@@ -10,18 +9,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from traceback import format_exc
 
-from tests.history.facts import Fact, Redrive
+from tests.history.facts import NEVER_MS, History, Moved
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.planted import finding
 from tests.simulation.reach import measured, tables
 from tests.simulation.world import World, play
-from tests.support.arguments import above_zero, at_least_one
+from tests.support.arguments import above_zero, at_least_one, at_least_zero
 
 _CHUNK = 25
 _ROUND = 500
@@ -46,8 +46,8 @@ def main() -> int:
                 bad += [seed] if violations else []
                 for violation in violations:
                     print(f"seed {seed}: {violation}", flush=True)
-            if sys.stderr.isatty():
-                print(f"\r{played} histories, {len(bad)} bad", end="", file=sys.stderr, flush=True)
+                if played % _CHUNK == 0 and sys.stderr.isatty():
+                    print(f"{played} histories, {len(bad)} bad", end="\r", file=sys.stderr, flush=True)
         is_whole = True
     seconds = time.perf_counter() - began
     print(
@@ -89,7 +89,7 @@ def _rounds(asked: argparse.Namespace) -> Iterator[range]:
 
 def _show(seed: int) -> int:
     violations = _violations(partial(_printed, seed))
-    for violation in violations:
+    for violation in violations or ["clean"]:
         print(f"seed {seed}: {violation}")
     return 1 if violations else 0
 
@@ -97,14 +97,21 @@ def _show(seed: int) -> int:
 def _printed(seed: int) -> list[str]:
     """Plays the history of a seed and prints it, in the order in which things began; returns what is wrong with it."""
     world = World(seed)
-    history = world.history
     try:
         return world.run()
     finally:
-        facts: list[Fact | Redrive] = [*history.sent, *history.delivered, *history.settled, *history.resets]
-        facts += [*history.cancels, *history.redrives, *history.acted]
-        for fact in sorted(facts, key=lambda fact: fact.began_ms):
-            print(fact)
+        for _, fact in sorted(_facts(world.history), key=lambda each: each[0]):
+            print(fact.replace(f"={NEVER_MS}", "=never"))
+
+
+def _facts(history: History) -> Iterator[tuple[int, str]]:
+    """What callers did, moved messages and changes of alarms, each with its time."""
+    for values in (getattr(history, each.name) for each in fields(history)):
+        for fact in values if isinstance(values, list) else ():
+            if isinstance(fact, Moved) or hasattr(fact, "began_ms"):
+                yield fact.at_ms if isinstance(fact, Moved) else fact.began_ms, str(fact)
+    for group, changes in history.alarms_changed.items():
+        yield from ((change.at_ms, f"{group}: {change}") for change in changes)
 
 
 def _show_findings(processes: int) -> int:
@@ -124,14 +131,17 @@ def _show_reach(asked: argparse.Namespace) -> int:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=at_least_zero, default=0, help="the first seed")
     parser.add_argument("--seeds", type=at_least_one, default=1, help="how many seeds from there on")
     parser.add_argument("--minutes", type=above_zero, default=0, help="go on for so long instead")
     parser.add_argument("--processes", type=at_least_one, default=os.cpu_count() or 1)
     parser.add_argument("--history", action="store_true", help="print all that happened in the history of --seed")
     parser.add_argument("--planted", action="store_true", help="print the first seed that finds each planted bug")
     parser.add_argument("--reach", action="store_true", help="print what the histories of the seeds reach and do not")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.history and (asked.seeds > 1 or asked.minutes):
+        parser.error("--history shows one history, that of --seed: it takes neither --seeds nor --minutes")
+    return asked
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from chalicelib.catalogue.group import BY_KEY
-from tests.history.facts import History
+from tests.history.facts import NEVER_MS, History
 from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
 from tests.history.transactions import ENDED
 from tests.simulation import __main__
@@ -93,6 +93,16 @@ def test_seeds_that_cannot_be_played_are_named_and_end_no_others(
         assert f"seed {seed}: could not be played and judged\nTraceback" in told
     assert "TypeError: 'NoneType' object is not callable" in told
     assert ("Sent(" in told) == is_shown  # the history of the first
+
+
+def test_a_history_is_shown_with_its_pops_and_its_verdict(capfd: pytest.CaptureFixture[str]) -> None:
+    with patch.object(sys, "argv", ["tests.simulation", "--history", "--seed", "17"]):
+        assert __main__.main() == 0
+    told = capfd.readouterr().out
+    assert "Sent(" in told
+    assert "Asked(" in told
+    assert f"={NEVER_MS}" not in told
+    assert told.endswith("\nseed 17: clean\n")
 
 
 def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
