@@ -74,7 +74,7 @@ soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
 torment: $(VENV)/.dev $(EMULATOR) ## stop, kill and restart servers over an emulator for MINUTES (10), with clocks that are off
 	@exec $(BIN)/python -m tests.load --torment $(MINUTES) --seed $(SEED)
 
-mutants: $(VENV)/.dev ## plant small changes in ROOM (all of them), count those that no check notices; goes on where it stopped
+mutants: $(VENV)/.dev ## plant small changes in ROOM (all of them), count those that no check notices; measures for 15 minutes first; goes on where it stopped
 	@exec $(BIN)/python -m tests.mutants $(ROOM)
 
 bench: $(VENV)/.dev emulators-if-possible elasticmq-if-possible ## measure cost and speed

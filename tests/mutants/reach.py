@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from coverage import Coverage
@@ -15,6 +16,7 @@ from tests.mutants.changes import Mutant, Places
 
 _AT_ONCE = 100
 """Runs until what is known is saved."""
+_SHOWN_EVERY = 10
 
 Masks = dict[str, int]
 """The lines that each runner reaches, as bits: bit 0 is the first line of the function."""
@@ -36,9 +38,20 @@ class Reach:
         """`runs`: by name; each returns whether it passed, and only then does it count. What is known is left out."""
         self._forget_changed(paths)
         new = [name for name in runs if name not in self.runners]
+        about, done = f"measuring what {self._file.stem} reach", 0
+        if new:
+            print(f"{about}: {len(runs) - len(new)} of {len(runs)} known already", file=sys.__stderr__)
+
+        def shown(run: Callable[[], bool]) -> bool:
+            nonlocal done
+            done += 1
+            if done % _SHOWN_EVERY == 0 or done == len(new):
+                end = "\n" if done == len(new) else " "
+                print(f"\r{about}: {done} of {len(new)}", end=end, file=sys.__stderr__, flush=True)
+            return run()
+
         for first in range(0, len(new), _AT_ONCE):
-            print(f"\rmeasuring what {self._file.stem} reach: {first} of {len(new)} ", end="", file=sys.__stderr__)
-            self._measure(paths, {name: runs[name] for name in new[first : first + _AT_ONCE]})
+            self._measure(paths, {name: partial(shown, runs[name]) for name in new[first : first + _AT_ONCE]})
 
     def _forget_changed(self, paths: Sequence[Path]) -> None:
         """And whatever has reached one of those functions."""

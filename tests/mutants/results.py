@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,24 +64,29 @@ class Excuses:
 _EXCUSE = re.compile(r"(?:(?P<id>[0-9a-f]{8})|/(?P<pattern>.+)/) (?P<reason>.+)")
 
 
-def report(room: str, mutants: Sequence[Mutant], results: Results, survivors: Path) -> str:
-    """One line about a room. Writes the differences of those that survive without an excuse."""
+def counted(mutants: Sequence[Mutant], results: Results, survivors: Path) -> Counter[str]:
+    """Numbers of mutants, by column. Writes the differences of those that survive without an excuse, if any do."""
     known = [(mutant, results.of(mutant)) for mutant in mutants]
-    judged = [(mutant, result) for mutant, result in known if result]
+    by = Counter[str](result["stage"] for _, result in known if result and result["by"] is not None)
+    left = [mutant for mutant, result in known if result and result["by"] is None]
     excuses = Excuses()
-    left = [mutant for mutant, result in judged if not result["by"]]
-    survivors.write_text("\n\n".join(mutant.diff for mutant in left if not excuses.spare(mutant)) + "\n")
-    by = [sum(result["by"] is not None and result["stage"] == stage for _, result in judged) for stage in STAGES]
-    spared = sum(excuses.spare(mutant) for mutant in left)
-    counts = (len(mutants), len(mutants) - len(judged), *by, spared, len(left) - spared)
-    shares = (_share(judged), _share([each for each in judged if each[0].decides]))
-    return "".join((f"{room:13}", *(f"{count:10}" for count in counts), *(f"{share:>10}" for share in shares)))
+    open_ = [mutant for mutant in left if not excuses.spare(mutant)]
+    survivors.unlink(missing_ok=True)
+    if open_:
+        survivors.write_text("\n\n".join(mutant.diff for mutant in open_) + "\n")
+    counts = {"mutants": len(known), "unjudged": len(known) - by.total() - len(left), "noticed": by.total()}
+    return by + Counter(counts | {"excused": len(left) - len(open_), "open": len(open_)})
 
 
-HEADS = f"{'room':13}" + "".join(
-    f"{head:>10}" for head in ("mutants", "unjudged", *STAGES, "excused", "left", "killed", "decisions")
-)
+_COLUMNS = ("mutants", "unjudged", *STAGES, "noticed", "excused", "open")
+HEADS = "".join((f"{'room':13}", *(f"{head:>10}" for head in _COLUMNS), f"{'of all':>10}{'of those not excused':>22}"))
 
 
-def _share(judged: Sequence[tuple[Mutant, dict[str, Any]]]) -> str:
-    return f"{100 * sum(bool(result['by']) for _, result in judged) / len(judged):.1f} %" if judged else "-"
+def row(room: str, counts: Counter[str]) -> str:
+    noticed, spared = counts["noticed"], counts["excused"]
+    of_all, of_others = (_share(noticed, noticed + counts["open"] + some) for some in (spared, 0))
+    return "".join((f"{room:13}", *(f"{counts[head]:10,}" for head in _COLUMNS), f"{of_all:>10}{of_others:>22}"))
+
+
+def _share(some: int, all_: int) -> str:
+    return f"{100 * some / all_:.1f} %" if all_ else "-"

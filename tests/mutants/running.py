@@ -7,7 +7,9 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 from tests.mutants.changes import Mutant
 from tests.mutants.planting import freeze, plant
@@ -22,6 +24,11 @@ CPU_SECONDS_MIN = 2
 IDLE_SECONDS_MAX = 120
 """A mutant that takes longer is noticed by anybody."""
 
+INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_children: set[int] = set()
+
 
 def apart(act: Callable[[], None]) -> None:
     """Does it in a process of its own, whose imports do not show in this one."""
@@ -29,6 +36,10 @@ def apart(act: Callable[[], None]) -> None:
     if not pid:
         code = 1
         try:
+            _children.clear()
+            for each in _SIGNALS:
+                signal.signal(each, _end)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # `chalice.test` waits 10 s for what a terminal answers
             act()
             code = 0
         except BaseException:  # noqa: BLE001 - the fork must not return
@@ -36,9 +47,31 @@ def apart(act: Callable[[], None]) -> None:
         finally:
             sys.stdout.flush()
             os._exit(code)
+    _children.add(pid)
     _, status = os.waitpid(pid, 0)
+    _children.discard(pid)
     if status:
         raise SystemExit(1)
+
+
+def interruptible() -> None:
+    """From now on what ends this process raises KeyboardInterrupt."""
+    for each in _SIGNALS:
+        signal.signal(each, signal.default_int_handler)
+
+
+def stop() -> None:
+    """Ends the processes that this one has started, and theirs."""
+    for pid in _children:
+        with suppress(ProcessLookupError, ChildProcessError):  # it has just ended
+            os.kill(pid, signal.SIGTERM)
+            os.waitpid(pid, 0)
+
+
+def _end(*_: Any) -> None:
+    """Without an exception, which pytest, a test or a mutant would catch."""
+    stop()
+    os._exit(INTERRUPTED)
 
 
 def hasten(seconds: float = 0) -> None:
@@ -57,6 +90,7 @@ def judged(mutants: Iterable[Mutant], judge: Judge, processes: int) -> Iterator[
         if not running:
             return
         pid, status = os.wait()
+        _children.discard(pid)
         mutant, pipe = running.pop(pid)
         with os.fdopen(pipe) as told:
             verdict = told.read()
@@ -69,9 +103,12 @@ def _forked(mutant: Mutant, judge: Judge) -> tuple[int, tuple[Mutant, int]]:
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid:
+        _children.add(pid)
         os.close(theirs)
         return pid, (mutant, ours)
     try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # no verdict: the parent ends it
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silent, stream)
