@@ -286,7 +286,10 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
             if function:
                 room.update(_counts(part, once))
                 rows.append(_unreached(f"{name} {function}", part))
-    yield f"lines and branches that no history reaches; rare: only histories of {_CHUNK} seeds in a row do\n"
+    rooms["all"] = sum(rooms.values(), Counter[str]())
+    yield "lines and branches that no history reaches"
+    yield f"rare: only histories of {_CHUNK} seeds in a row reach them (with up to {_CHUNK} seeds, every line is)"
+    yield "12->15: line 15 never followed line 12; 307->-301: the function at line 301 was never left from line 307\n"
     yield f"{'room':16}{'lines':>8}{'never':>8}{'rare':>8}{'branches':>10}{'never':>8}"
     for name, count in sorted(rooms.items(), key=lambda each: -each[1]["missing"]):
         yield f"{name:16}{count['lines']:8}{count['missing']:8}{count['rare']:8}{count['branches']:10}{count['ways']:8}"
@@ -322,7 +325,10 @@ def _guards(seen: Seen) -> Iterator[str]:
     met = seen.held | seen.failed
     places = {place[:2]: place for place in met}
     never = [guard for guard in sorted(known) if guard[:2] not in places]
-    yield f"\n{len(known)} guards, of which {len(never)} are in no write\n"
+    yield f"\n{len(known)} guards: {len(never)} belong to writes that no history made"
+    sure = [place for place in met if not seen.failed[place]]
+    joined = [place for place in met if seen.failed[place] and not seen.alone[place]]
+    yield f"the others are made at {len(met)} places; at {len(sure)} none failed, at {len(joined)} more none failed alone\n"
     yield from map(str, never)
     yield f"\n{'held':>10}{'failed':>10}{'alone':>10}  guard of a write; alone: no other guard of the write failed"
     for place in sorted(met, key=lambda place: (seen.alone[place], seen.failed[place], place)):
@@ -339,16 +345,20 @@ def _errors(seen: Seen) -> Iterator[str]:
 
 
 def _meetings(seen: Seen) -> Iterator[str]:
+    yield "\npairs of operations that met: B wrote an item between A's read and A's write of it; (1): only once"
+    met_in_all = known = 0
     for kind in sorted({kind for kind, _ in seen.wrote}):
         wrote = sorted(operation for each, operation in seen.wrote if each == kind)
         pairs = [*product((each for each in wrote if each != _LATE), wrote)]
         met = {pair: seen.met[kind, *pair] for pair in pairs}
         yield f"\n{kind}: {sum(map(bool, met.values()))} of {len(pairs)} pairs of operations met"
+        met_in_all, known = met_in_all + sum(map(bool, met.values())), known + len(pairs)
         for operation in wrote:
             others = {other: count for (one, other), count in met.items() if one == operation and count < _RARELY}
             if others:
                 never = ", ".join(f"{other}{f' ({count})' * bool(count)}" for other, count in others.items())
-                yield f"  {operation}, between whose look and write there was no {never}"
+                yield f"  {operation} was never or rarely met by: {never}"
+    yield f"\nin all: {met_in_all} of {known} pairs of operations met"
 
 
 def _calls(file: Path, names: Sequence[str]) -> Iterator[Place]:
