@@ -325,12 +325,12 @@ def _guards(seen: Seen) -> Iterator[str]:
     met = seen.held | seen.failed
     places = {place[:2]: place for place in met}
     never = [guard for guard in sorted(known) if guard[:2] not in places]
-    yield f"\n{len(known)} guards: {len(never)} belong to writes that no history made"
+    yield f"\n{len(known)} guards: {len(never)} belong to writes that no history made\n"
     sure = [place for place in met if not seen.failed[place]]
     joined = [place for place in met if seen.failed[place] and not seen.alone[place]]
-    yield f"the others are made at {len(met)} places; at {len(sure)} none failed, at {len(joined)} more none failed alone\n"
     yield from map(str, never)
-    yield f"\n{'held':>10}{'failed':>10}{'alone':>10}  guard of a write; alone: no other guard of the write failed"
+    yield f"\nothers are made at {len(met)} places: at {len(sure)} none failed, at {len(joined)} more none failed alone"
+    yield f"{'held':>10}{'failed':>10}{'alone':>10}  guard of a write; alone: no other guard of the write failed"
     for place in sorted(met, key=lambda place: (seen.alone[place], seen.failed[place], place)):
         yield f"{seen.held[place]:10}{seen.failed[place]:10}{seen.alone[place]:10}  {place}"
 
