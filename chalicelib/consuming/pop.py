@@ -349,9 +349,10 @@ def _in_order(view: QueueView, deliveries: Sequence[Delivery], in_turn: Sequence
     if not view.group.is_by_key:
         return by_offset
     turns = {offset: turn for turn, offset in enumerate(in_turn)}
-    by_key: dict[str | None, list[Delivery]] = {}
+    by_key: dict[str | int, list[Delivery]] = {}
     for delivery in by_offset:
-        by_key.setdefault(delivery.stored.message.key, []).append(delivery)
+        key = delivery.stored.message.key
+        by_key.setdefault(delivery.stored.offset if key is None else key, []).append(delivery)
     keys = sorted(by_key.values(), key=lambda own: min(turns.get(each.stored.offset, 0) for each in own))
     return [delivery for own in keys for delivery in own]
 

@@ -267,8 +267,9 @@ class Settler:
         """What receipts of the group name, as it was so long ago or later. None: whenever this instance read it last;
         an extension in place, or into a new lease, is right by any rule."""
         group = self._catalogue.seen_group(topic, group_name, age_ms_max)
-        groups = [group] if group else self._catalogue.groups_named(topic, [group_name])
-        return next((group.settle_by for group in groups if group.id == group_id), BY_RECEIPT)
+        if group is None or group.id != group_id:  # it may have been made again since
+            group = next(iter(self._catalogue.groups_named(topic, [group_name])), None)
+        return group.settle_by if group and group.id == group_id else BY_RECEIPT
 
     def _learn(self, batch: ReceiptBatch, plan: Plan, outcome: Item | Refused) -> None:
         if isinstance(outcome, Refused):

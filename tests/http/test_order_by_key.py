@@ -42,6 +42,11 @@ def test_a_pop_passes_other_keys_for_more_of_the_first(topic: Topic, group: Grou
     assert bodies(group.take(4)) == ["c0", "c1", "c2", "c3"]
 
 
+def test_messages_without_a_key_come_each_in_its_turn(topic: Topic, group: Group) -> None:
+    keyed(topic, "-1", "a1", "-2", "a2", "-3")
+    assert bodies(group.take(5)) == ["-1", "a1", "a2", "-2", "-3"]
+
+
 @pytest.mark.parametrize(("between", "then"), [(32, "a2"), (33, "-")])
 def test_a_pop_passes_no_more_than_thirty_two_for_it(topic: Topic, group: Group, between: int, then: str) -> None:
     keyed(topic, "a1", *["-"] * between, "a2")

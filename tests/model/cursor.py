@@ -57,11 +57,12 @@ class Cursor:
     by_key: bool = False
     aside: set[int] = field(default_factory=set)
     buried: set[int] = field(default_factory=set)
+    letters: set[int] = field(default_factory=set)
+    """Those that ever died: resets keep the letters, and a message has one, however often it dies."""
     epoch: int = 0
     """Counts resets."""
     holds: dict[int, Hold] = field(default_factory=dict)
     settled_by: dict[int, str] = field(default_factory=dict)
-    dead: int = 0
     last_pop_at_ms: int | None = None
     last_consumer_id: str | None = None
     moves: int = 0
@@ -130,7 +131,7 @@ class Cursor:
     def bury(self, offset: int) -> None:
         del self.holds[offset]
         self.buried.add(offset)
-        self.dead += 1
+        self.letters.add(offset)
         self.moves += 1
 
     def reset(self, offset: int) -> None:

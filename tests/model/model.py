@@ -121,7 +121,7 @@ def details(topic: Topic, name: str, now: int) -> Json:
         "in_flight": in_flight,
         "retrying": sum(cursor.retrying(now) for cursor in group.cursors),
         "delayed": 0,
-        "dead": sum(cursor.dead for cursor in group.cursors),
+        "dead": sum(len(cursor.letters) for cursor in group.cursors),
         "lag": ready + in_flight,
         "queues": queues,
     }

@@ -110,12 +110,17 @@ class Pop:
             assert ready[: self._room(self.group.cursors[queue], now)] == [], "something was ready"
 
     def _in_order(self, queue: int, offsets: list[int]) -> list[int]:
-        """As in an answer: by offset; in a group ordered by key, those of one key together."""
-        log, by_key = self.topic.logs[queue], self.group.settings["ordered"] == BY_KEY
-        firsts: dict[str | int | None, int] = {}
-        for offset in sorted(offsets):
-            firsts.setdefault(line_of(log, offset) if by_key else None, offset)
-        return sorted(offsets, key=lambda offset: (firsts[line_of(log, offset) if by_key else None], offset))
+        """These, which are in turn, as in an answer: by offset; in a group ordered by key they stay in turn or, with an
+        attempt, come key by key in the order of their first."""
+        if self.group.settings["ordered"] != BY_KEY:
+            return sorted(offsets)
+        if self.asked.name is None:
+            return offsets
+        lines = {offset: line_of(self.topic.logs[queue], offset) for offset in sorted(offsets)}
+        firsts: dict[str | int, int] = {}
+        for offset, line in lines.items():
+            firsts.setdefault(line, offset)
+        return sorted(offsets, key=lambda offset: (firsts[lines[offset]], offset))
 
     def _judge_empty(self, waiting: list[list[int]], is_limited: bool, now: int) -> None:
         assert now == self.asked.now + self.asked.wait_ms
