@@ -27,12 +27,12 @@ def _in_the_middle(seed: int) -> list[Json]:
     """The table after some of the writes of a simulated history, among crashes, zombies and resets."""
     world = World(seed)
     store = world._store
-    write, left = store.write, [20 + seed * 7 % 150]
+    true, left = store.write, [20 + seed * 7 % 150]
     seen: list[list[Item]] = []
 
-    def counted(request: Write) -> Item:
+    def counted(write: Write) -> Item:
         try:
-            return write(request)
+            return true(write)
         finally:
             left[0] -= 1
             if left[0] == 0:
