@@ -511,6 +511,8 @@ def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
         if naming.is_extended(case, delivered):
             continue
         asked_ms = case.extended_unheard.get(delivered.receipt, delivered.asked_ms)
+        if delivered.group in case.resets:  # it may be a new lease of the same pop
+            asked_ms = min(asked_ms, delivered.asked_ms)
         if delivered.until_ms + OFF_MS < asked_ms and delivered.receipt not in renewed:
             asked = f"asked for it until {asked_ms}"
             yield f"{delivered.group} got {delivered.place} until {delivered.until_ms}, and {asked}"

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.base.limits import STORE_DEADLINE_MS
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import LATE_MS, NEVER_MS, Asked, History, Moved, Purge, Redrive, Rules, Settled, Tasks
+from tests.history.facts import LATE_MS, NEVER_MS, Asked, History, Moved, Purge, Redrive, Reset, Rules, Settled, Tasks
 from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
 
 GONE = "the message was lost: its payload is gone from the store"
@@ -147,6 +147,17 @@ def test_a_repeat_may_show_an_extension_that_nobody_heard_of(
     ]
     judged = history(kept, *leases, pops=pops, settled=facts)
     assert broken(judged) & {LASTS, SAME, COUNTS} == wrong
+
+
+@pytest.mark.parametrize(("resets", "is_wrong"), [([], True), ([Reset("g", 260, 350)], False)])
+def test_a_pop_may_take_anew_after_a_reset_what_was_extended(resets: list[Reset], is_wrong: bool) -> None:
+    """Not for as long as the extend asked for: seed 74201978 of a run."""
+    leases = [
+        replace(delivered(receipt, at_ms, 900), answered_ms=at_ms, asked_ms=900 + OFF_MS, first_ms=100)
+        for receipt, at_ms in (("r", 200), ("s", 400))
+    ]
+    extend = Settled("extend", "g", PLACE, "r", 250, 255, "unknown", asked_ms=901 + OFF_MS)
+    assert (LASTS in broken(history(*leases, settled=[extend], resets=resets))) == is_wrong
 
 
 @pytest.mark.parametrize(
