@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import HealthCheck, settings
 
 from tests.model.machine import Machine
 
+RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
+"""So many random examples, instead of a few that are always the same."""
+
 TestTheServiceAgreesWithTheModel = Machine.TestCase
 TestTheServiceAgreesWithTheModel.settings = settings(
-    max_examples=50,
+    max_examples=RANDOM_EXAMPLES or 50,
     stateful_step_count=40,
-    derandomize=True,
+    derandomize=not RANDOM_EXAMPLES,
     database=None,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
