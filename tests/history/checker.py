@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -564,14 +564,17 @@ def _may_come_after(case: Case, group: str, ms: int) -> bool:
 
 def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
     """Once a later lease of a message was seen, an earlier receipt settles nothing, be it from a pop or an extend,
-    unless receipts name messages. An ack of what is acked may be confirmed when so many leases were lost since that the
-    receipt's is forgotten."""
+    unless receipts name messages. An ack by the receipt that has acked it is confirmed, though a redrive has brought it
+    back since; one of what another has acked may be, when so many leases were lost since that the receipt's is
+    forgotten."""
     for (group, place), settlements in case.settled.items():
         if naming.names_messages(case.history, group):
             continue
         deliveries = case.delivered.get((group, place), [])
         for settled in settlements:
             if settled.outcome != "ok" or naming.confirms_what_moved(case, group, settled):
+                continue
+            if _repeats_an_ack(settled, settlements):
                 continue
             given = [
                 max(delivered.at_ms, delivered.answered_ms)
@@ -591,6 +594,11 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
             ]
             if (newer or _is_spent(case, settled, settlements)) and not _is_forgotten(case, settled, since):
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
+
+
+def _repeats_an_ack(settled: Settled, settlements: Sequence[Settled]) -> bool:
+    own = (other for other in settlements if other.receipt == settled.receipt and other.at_ms <= settled.began_ms)
+    return settled.verb == "ack" and any((other.verb, other.outcome) == ("ack", "ok") for other in own)
 
 
 def _made_by_ms(delivered: Delivered) -> int:

@@ -92,6 +92,16 @@ def test_a_reset_does_not_reach_a_queue_that_has_left() -> None:
     assert "a_reset_ends_every_receipt" in broken(judged)
 
 
+@pytest.mark.parametrize(
+    ("acked_ms", "verb", "is_wrong"), [(200, "ack", False), (2_150, "ack", True), (200, "nack", True)]
+)
+def test_an_ack_is_confirmed_to_whoever_has_acked(acked_ms: int, verb: str, is_wrong: bool) -> None:
+    """A redrive brings back what was dead before a reset, and acked after it: seed 75003787 of a run."""
+    leases = [delivered("r", 100, 9_000), delivered("s", 1_000, 9_000)]
+    judged = history(*leases, settled=[settled("ack", "r", acked_ms), settled(verb, "r", 2_100)])
+    assert ("stale_receipts_are_refused" in broken(judged)) == is_wrong
+
+
 def test_a_reset_may_end_the_lease_of_the_pop_that_answers_last() -> None:
     """It stalled after its claim; the reset came before another pop: seed 20024079 of a run."""
     stalled = replace(delivered("s", 100, 3_658), at_ms=3_657)

@@ -9,7 +9,7 @@ import pytest
 from tests.history.checker import SKEW_MS
 from tests.history.examples import broken
 from tests.history.facts import Begun, Checked, Decision, History, Place, Sent
-from tests.history.transactions import COMMIT, ENDED, NOT_FOUND, ROLLBACK
+from tests.history.transactions import COMMIT, ENDED, NOT_FOUND, ROLLBACK, a_decision_stands
 
 BEGUN = Begun(["tx-0", "tx-1"], 500, 5_000, 0, 10, "t")
 PLACES: list[tuple[str | None, int, int | None]] = [("m", 0, 0), ("n", 0, 1)]
@@ -45,6 +45,24 @@ def test_a_transaction_is_decided_once_and_for_all_its_messages(
     log: dict[Place, str], decisions: list[Decision], wrong: set[str]
 ) -> None:
     assert judged(log, *decisions) == wrong
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "places", "is_wrong"),
+    [
+        (1_000, [("m", 0, None), ("n", 0, None)], False),
+        (9_000, [("m", 0, None), ("n", 0, None)], True),
+        (1_000, [("m", 0, 1), ("n", 0, None)], True),
+    ],
+)
+def test_a_repeated_commit_does_not_know_where_expired_messages_lay(
+    retention_ms: int, places: list[tuple[str | None, int, int | None]], is_wrong: bool
+) -> None:
+    """The first was not answered: seed 75003616 of a run."""
+    again = replace(COMMITTED, began_ms=7_990, at_ms=8_000, places=places)
+    history = History(log=WHOLE, begun=[BEGUN], retention_ms=retention_ms)
+    history.decisions = [replace(COMMITTED, outcome="unknown", places=[]), again]
+    assert (list(a_decision_stands(history, SKEW_MS)) != []) == is_wrong
 
 
 @pytest.mark.parametrize(

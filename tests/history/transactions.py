@@ -125,9 +125,16 @@ def a_decision_stands(history: History, skew_ms: int) -> Iterator[str]:
             if made.outcome == NOT_FOUND:
                 yield f"{transaction_id} was not found at {made.began_ms}"
             told = [history.log.get((queue, -1 if offset is None else offset)) for _, queue, offset in made.places]
-            if made.outcome == "ok" and made.verb == COMMIT and told != bodies:
+            is_gone = not any(told) and _may_have_expired(history, decisions, made, skew_ms)
+            if made.outcome == "ok" and made.verb == COMMIT and told != bodies and not is_gone:
                 yield f"{transaction_id} was told to lie at {made.places}, where lies {told}"
         yield from _wrong_in_time(history, transaction_id, decisions, skew_ms)
+
+
+def _may_have_expired(history: History, decisions: Sequence[Decision], made: Decision, skew_ms: int) -> bool:
+    """Whether what another call had committed may have been gone by then, and its offsets with it."""
+    over_ms = made.at_ms + skew_ms - history.retention_ms
+    return bool(history.retention_ms) and any(each.verb == COMMIT and each.began_ms <= over_ms for each in decisions)
 
 
 def _wrong_in_time(history: History, transaction_id: str, decisions: Sequence[Decision], skew_ms: int) -> Iterator[str]:
