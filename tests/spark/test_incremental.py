@@ -70,7 +70,8 @@ def test_a_day_asks_for_no_more_files_than_weeks_before(tmp_path: Path, monkeypa
         sizes.append(max(tables.glob("_versions/*.json")).stat().st_size)
         if day >= 5:
             counts.add(len(asked))
-    assert len(counts) == 1
+    [asked_each_day] = counts
+    assert asked_each_day > 0
     assert max(later - sooner for sooner, later in pairwise(sizes)) < LISTED_BYTES_MAX
     assert len(pq.read_table(tables / "messages")) == 25 * 40
 
