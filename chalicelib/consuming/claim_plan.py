@@ -26,10 +26,10 @@ class Pick:
     `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
     `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: the cap could be
     passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due.
-    `passed`: which of the fresh, counted from `next`, the group does not want. `demands_dead`: the cap could be passed
-    with what is redriven meanwhile. `expired`: how many of the passed have. `has_witnesses`: leases that lose all their
-    messages stay, to reject late receipts. In a group ordered by key, `aside`: the offsets of the passed that are
-    delivered later, and `in_turn`: the offsets picked, in the order of their delivery."""
+    `passed`: which of the fresh, counted from `next`, the group does not want. `demands_no_redrive`: the cap could be
+    passed with what is redriven meanwhile. `expired`: how many of the passed have. `has_witnesses`: leases that lose
+    all their messages stay, to reject late receipts. In a group ordered by key, `aside`: the offsets of the passed that
+    are delivered later, and `in_turn`: the offsets picked, in the order of their delivery."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -38,7 +38,7 @@ class Pick:
     is_capped_closely: bool
     is_partial: bool
     passed: Collection[int] = ()
-    demands_dead: bool = False
+    demands_no_redrive: bool = False
     expired: int = 0
     has_witnesses: bool = True
     aside: Sequence[int] = ()
@@ -114,7 +114,7 @@ def pick(
         is_limited=taken + fresh < min(want, ready + available) and (fresh == cap_room or not has_slot),
         is_capped_closely=spare < 0,
         is_partial=len(takeovers) == TAKEOVERS_MAX,
-        demands_dead=not may_all_rise,
+        demands_no_redrive=not may_all_rise,
         has_witnesses=group.settle_by == BY_RECEIPT,
     )
 
@@ -178,7 +178,7 @@ def take(
         made += cursor_writes.move(lease, indexes, new, picked.has_witnesses) + cursor_writes.lasts_as_seen(lease)
     if picked.is_capped_closely or is_alone:
         made += cursor_writes.no_claim_since(cursor)
-    if picked.demands_dead:
+    if picked.demands_no_redrive:
         made += cursor_writes.no_redrive_since(cursor)
     made += cursor_writes.not_beyond(picked.next_at_most)
     if picked.fresh:

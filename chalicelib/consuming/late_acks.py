@@ -1,7 +1,8 @@
 """Decides late receipts: of messages that were acked, that are dead, or that wait in a retry page.
 
 The cursor alone does not show which: the lease is gone, and no lease owes the message. So the dead letters and pages
-are read, and then the cursor again: messages redriven or brought back in between are owed by then.
+are read, and then the cursor again: messages redriven or brought back in between are owed by then. They may even be
+dead once more, so if anything came back meanwhile, all of this is read again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence, Set
 
 from chalicelib.catalogue.group import BY_MESSAGE
 from chalicelib.consuming.receipt_batch import ReceiptBatch
-from chalicelib.cursors.cursor import read_again
+from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.cursors.retries import Retries
 from chalicelib.store import Keys, Store
@@ -21,13 +22,14 @@ from chalicelib.table.writes import Key, key_of
 def resolve(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
     """Records in each batch which of its messages are dead or wait in a page."""
     while batches:
+        before = {batch.cursor.key: batch.cursor for batch in batches}
         judged = _note_dead(store, batches)
         seen = _note_paged(retries, batches)
         left = [batch for batch in batches if batch.perhaps_lost()]
         for batch, cursor in zip(left, read_again(store, [batch.cursor.key for batch in left]), strict=True):
             batch.learn(cursor)
         # A page written since may hold the missing messages, and others are missing only now.
-        batches = [batch for batch in left if _is_open(batch, judged, seen)]
+        batches = [batch for batch in left if _is_open(batch, before[batch.cursor.key], judged, seen)]
 
 
 def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> bool:
@@ -51,9 +53,11 @@ def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) 
     return bool(asked)
 
 
-def _is_open(batch: ReceiptBatch, judged: Set[Key], seen: Set[str]) -> bool:
+def _is_open(batch: ReceiptBatch, before: Cursor, judged: Set[Key], seen: Set[str]) -> bool:
+    """`before`: the cursor as it was when letters and pages were read."""
     missing = {_letter_key(receipt) for receipt in batch.perhaps_lost()}
-    return bool(missing) and not (missing <= judged and batch.cursor.pages.keys() <= seen)
+    pages = before.pages.keys() | batch.cursor.pages.keys()
+    return bool(missing) and not (missing <= judged and pages <= seen and batch.cursor.returns == before.returns)
 
 
 def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> Set[Key]:

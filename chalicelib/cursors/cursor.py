@@ -117,7 +117,7 @@ class Cursor:
     purged_at_ms: int | None = None
     """What was sent by then and has waited is not delivered."""
     returns: int = 0
-    """Counts the transactions that brought messages back from a topic for dead ones."""
+    """Counts the transactions that brought dead messages back: redrives, and those of move tasks."""
     stands: bool = True
     """False: the item does not exist, since there was no pop yet."""
 

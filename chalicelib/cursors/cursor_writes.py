@@ -134,13 +134,10 @@ def no_claim_since(cursor: Cursor) -> Change:
 
 
 def no_redrive_since(cursor: Cursor) -> Change:
-    """Demands the counts of dead letters and of returns as read: a redriven message is taken over like any other due
-    one, so it could exceed the cap unnoticed."""
-    return Change(guards=(writes.Equals(("dead",), cursor.dead), _no_return_since(cursor)))
-
-
-def _no_return_since(cursor: Cursor) -> Guard:
-    return writes.Equals(("returns",), cursor.returns) if cursor.returns else writes.Absent(("returns",))
+    """Demands that nothing dead was brought back since: it is taken over like any other due message, so it could exceed
+    the cap unnoticed."""
+    is_as_read: Guard = writes.Equals(("returns",), cursor.returns) if cursor.returns else writes.Absent(("returns",))
+    return Change(guards=(is_as_read,))
 
 
 def popped(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
@@ -256,13 +253,13 @@ def returned(cursor: Cursor, parked: Sequence[Lease]) -> Change:
 
     `parked`: as of `redriven`. A message that died again after a reset has two copies, so it demands that nothing else
     was brought back since the cursor was read."""
-    return no_redrive_since(cursor) + _back(parked) + Change(effects=(writes.Add(("returns",), 1),))
+    return no_redrive_since(cursor) + _back(parked)
 
 
 def _back(parked: Sequence[Lease]) -> Change:
     return Change(
         guards=(writes.SizeBelow(("leases",), LEASES_MAX),),
-        effects=tuple(writes.Set(lease.path, lease.listed()) for lease in parked),
+        effects=(*(writes.Set(lease.path, lease.listed()) for lease in parked), writes.Add(("returns",), 1)),
         tokens=tuple(lease.token for lease in parked),
     )
 

@@ -226,7 +226,7 @@ def test_a_pick_counts_all_that_is_owed_against_the_cap(
         is_limited="limited" in limits,
         is_capped_closely="close" in limits,
         is_partial=False,
-        demands_dead="dead" in limits,
+        demands_no_redrive="dead" in limits,
     )
 
 
@@ -276,7 +276,7 @@ def test_what_an_ack_leaves_of_a_lease_holds_an_ordered_queue(acked: list[int], 
 
 
 @pytest.mark.parametrize(
-    ("leases", "dead", "ahead", "cap", "further", "is_close", "demands_dead"),
+    ("leases", "dead", "ahead", "cap", "further", "is_close", "demands_no_redrive"),
     [
         ((), 0, 100, 50, 40, False, False),
         ((), 0, 20, 50, 10, False, False),
@@ -289,16 +289,16 @@ def test_what_an_ack_leaves_of_a_lease_holds_an_ordered_queue(acked: list[int], 
     ],
 )
 def test_what_others_may_do_meanwhile_leaves_the_end_and_the_cap(
-    leases: Sequence[Lease], dead: int, ahead: int, cap: int, further: int, is_close: bool, demands_dead: bool
+    leases: Sequence[Lease], dead: int, ahead: int, cap: int, further: int, is_close: bool, demands_no_redrive: bool
 ) -> None:
     """`further`: how many messages others may take. `is_close`: no other claim may come in between."""
     cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in leases}, dead=dead)
     picked = pick(cursor, group(cap), 10 + ahead, 10, NOW)
     assert picked.count == 10
-    assert (picked.next_at_most, picked.is_capped_closely, picked.demands_dead) == (
+    assert (picked.next_at_most, picked.is_capped_closely, picked.demands_no_redrive) == (
         10 + further,
         is_close,
-        demands_dead,
+        demands_no_redrive,
     )
 
 
@@ -356,12 +356,20 @@ def test_a_claim_notes_the_segment_in_which_the_next_begins(
 
 @pytest.mark.parametrize(
     ("counts_on", "demanded"),
-    [("", set()), ("cap", {("claims",)}), ("order", {("claims",)}), ("dead", {("dead",)}), ("messages", {("next", 0)})],
+    [
+        ("", set()),
+        ("cap", {("claims",)}),
+        ("order", {("claims",)}),
+        ("redrives", {("returns",)}),
+        ("messages", {("next", 0)}),
+    ],
 )
 def test_a_claim_demands_just_what_it_counts_on(counts_on: str, demanded: set[Path]) -> None:
-    is_close, demands_dead = counts_on == "cap", counts_on == "dead"
-    picked = Pick((), 2, 9, is_limited=False, is_capped_closely=is_close, is_partial=False, demands_dead=demands_dead)
-    tokens, cursor = Tokens("new", lambda: "split"), Cursor(KEY, 0, 0, {})
+    is_close, demands_no_redrive = counts_on == "cap", counts_on == "redrives"
+    picked = Pick(
+        (), 2, 9, is_limited=False, is_capped_closely=is_close, is_partial=False, demands_no_redrive=demands_no_redrive
+    )
+    tokens, cursor = Tokens("new", lambda: "split"), Cursor(KEY, 0, 0, {}, returns=1)
     change = take(picked, cursor, [], tokens, NOW, counts_on == "messages", counts_on == "order")
     assert {guard.path for guard in change.guards if isinstance(guard, Equals)} == demanded
 

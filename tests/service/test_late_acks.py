@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.limits import HOUR_MS
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.service import Service
-from chalicelib.store import Keys, Range, Read
-from chalicelib.table import keys
+from chalicelib.cursors.cursor import Cursor, RetryPage
+from chalicelib.store import Keys, Read
 from chalicelib.table.writes import Item, Key, Remove, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
@@ -39,33 +39,46 @@ class Halved(MemoryStore):
 
 def test_a_late_ack_of_a_message_whose_page_is_brought_back_is_refused() -> None:
     clock, store = Clock(), Halved()
-    api = Api(Service(store, clock.runtime(5)))
-    api.put_topic("t", {"queues": 1})
-    api.put_group("t", "g", {})
-    api.produce("t", {"messages": [{"body": str(number)} for number in range(130)]})
+    api = with_messages(store, clock, 130)
+    page, late = _in_a_page(api, store)
+    clock.ms += HOUR_MS + 1
+    store.bring_back = lambda: _bring_back(api, store, page)
+    store.cursor = _cursor_key(api)
+    answer = instance(store, clock, seed=7).ack("t", "g", {"receipts": [late]})
+    assert store.stale == []
+    assert answer == {"acked": 0, "failed": [{"receipt": late, "code": "LeaseLost"}]}
+
+
+def _in_a_page(api: Api, store: MemoryStore) -> tuple[RetryPage, str]:
+    """A page of the cursor, and a late receipt of a message in it. The group has 130 messages."""
     taken = api.pop("t", "g", {"max_messages": 130})["messages"]
     for message in taken[::2]:  # neighbours would share a lease
         api.nack("t", "g", {"receipts": [message["receipt"]], "delay_ms": HOUR_MS})
     api.ack("t", "g", {"receipts": [message["receipt"] for message in taken[1::2]]})
+    _forget_settled(api, store)
+    [page] = _cursor(api, store).pages.values()
+    [retries] = api.service.cursors.retries.read([(_cursor(api, store), [page])])
+    paged = {offset for lease in retries[page.id] for offset in lease.offsets}
+    return page, next(message["receipt"] for message in taken if message["offset"] in paged)
+
+
+def _cursor_key(api: Api) -> Key:
     topic = api.service.env.catalogue.current_topic("t")
-    group = api.service.env.catalogue.group(topic, "g")
-    cursor_key = group.cursor_key(0)
+    return api.service.env.catalogue.group(topic, "g").cursor_key(0)
 
-    def cursor() -> Cursor:
-        return Cursor.of(MemoryStore.read(store, [Keys([cursor_key])])[0][0])
 
-    [page] = cursor().pages.values()
-    [item] = store.read([Range(keys.retry_partition(topic.id, group.id, 0), keys.FIRST, keys.LAST)])[0]
-    paged = {offset for start, count, *_ in item["retries"] for offset in range(start, start + count)}
-    for token in [token for token, lease in cursor().leases.items() if not lease.parked]:  # it is forgotten
-        store.write(Write(cursor_key, (), (Remove(("leases", token)),)))
-    late = next(message["receipt"] for message in taken if message["offset"] in paged)
-    clock.ms += HOUR_MS + 1
-    store.bring_back = lambda: Service(store, clock.runtime(9)).cursors.retries.bring_back(cursor(), page)
-    store.cursor = cursor_key
-    answer = Api(Service(store, clock.runtime(7))).ack("t", "g", {"receipts": [late]})
-    assert store.stale == []
-    assert answer == {"acked": 0, "failed": [{"receipt": late, "code": "LeaseLost"}]}
+def _cursor(api: Api, store: MemoryStore) -> Cursor:
+    return Cursor.of(MemoryStore.read(store, [Keys([_cursor_key(api)])])[0][0])
+
+
+def _forget_settled(api: Api, store: MemoryStore) -> None:
+    """As if there had been too many to keep."""
+    settled = [lease for lease in _cursor(api, store).leases.values() if not lease.owed]
+    store.write(Write(_cursor_key(api), (), tuple(Remove(lease.path) for lease in settled)))
+
+
+def _bring_back(api: Api, store: MemoryStore, page: RetryPage) -> None:
+    api.service.cursors.retries.bring_back(_cursor(api, store), page)
 
 
 def test_by_message_an_ack_finds_the_page_of_a_retry_by_stale_reads() -> None:
@@ -76,3 +89,50 @@ def test_by_message_an_ack_finds_the_page_of_a_retry_by_stale_reads() -> None:
     receipts = [message["receipt"] for message in taken[::2]]  # neighbours would share a lease
     api.nack("t", "g", {"receipts": receipts, "delay_ms": HOUR_MS})
     assert instance(store, clock, seed=2).ack("t", "g", {"receipts": receipts}) == {"acked": 65, "failed": []}
+
+
+class Overtaken(MemoryStore):
+    """`before` and `after` happen around the first read of a key whose partition starts with `near`."""
+
+    near: str | None = None
+    before: Callable[[], object]
+    after: Callable[[], object]
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        asked = [key.pk for read in reads if isinstance(read, Keys) for key in read.keys]
+        if self.near is None or not any(pk.startswith(self.near) for pk in asked):
+            return super().read(reads)
+        self.near = None
+        self.before()
+        answer = super().read(reads)
+        self.after()
+        return answer
+
+
+@pytest.mark.parametrize("settle_by", ["message", "receipt"])
+def test_a_late_ack_of_what_dies_again_meanwhile_is_refused(settle_by: str) -> None:
+    store, clock = Overtaken(), Clock()
+    api = with_messages(store, clock, 1, settle_by=settle_by)
+    [old] = _take_and_bury(api)
+    _forget_settled(api, store)
+    store.near, store.before, store.after = "dead#", lambda: api.redrive_dead("t", "g", {}), lambda: _take_and_bury(api)
+    answer = instance(store, clock, seed=2).ack("t", "g", {"receipts": [old]})
+    assert store.near is None
+    assert answer == {"acked": 0, "failed": [{"receipt": old, "code": "LeaseLost"}]}
+
+
+def test_a_late_ack_of_a_retry_that_dies_meanwhile_is_refused() -> None:
+    store, clock = Overtaken(), Clock()
+    api = with_messages(store, clock, 130)
+    page, late = _in_a_page(api, store)
+    clock.ms += HOUR_MS + 1
+    store.near, store.before, store.after = "retry#", lambda: _bring_back(api, store, page), lambda: _take_and_bury(api)
+    answer = instance(store, clock, seed=2).ack("t", "g", {"receipts": [late]})
+    assert store.near is None
+    assert answer == {"acked": 0, "failed": [{"receipt": late, "code": "LeaseLost"}]}
+
+
+def _take_and_bury(api: Api) -> list[str]:
+    receipts = [message["receipt"] for message in api.pop("t", "g", {"max_messages": 130})["messages"]]
+    assert api.bury("t", "g", {"receipts": receipts})["failed"] == []
+    return receipts

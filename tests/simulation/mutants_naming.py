@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Set
 from typing import Any
 from unittest.mock import patch
 
@@ -12,6 +13,7 @@ from chalicelib.catalogue.group import BY_MESSAGE
 from chalicelib.consuming import claim_plan, late_acks, receipt_batch, settle
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.cursors import cursor_writes
+from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import Change
 from chalicelib.table.writes import never_landed
 from tests.simulation.mutants import calling, planted, together
@@ -90,11 +92,12 @@ def pages_that_no_old_receipt_reaches() -> Any:
 @planted
 def late_acks_that_are_judged_once() -> Any:
     """What is missing only when the cursor is read again is taken for acked."""
-    return patch.object(
-        late_acks,
-        "_is_open",
-        lambda batch, _, seen: bool(batch.perhaps_lost() and batch.cursor.pages.keys() - seen),
-    )
+    true = late_acks._is_open
+
+    def is_open(batch: ReceiptBatch, before: Cursor, _: object, seen: Set[str]) -> bool:
+        return true(batch, before, {late_acks._letter_key(receipt) for receipt in batch.perhaps_lost()}, seen)
+
+    return patch.object(late_acks, "_is_open", is_open)
 
 
 @planted
