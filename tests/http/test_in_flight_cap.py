@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.client import EMPTY, Client, Group, Topic, bodies, offsets, receipts
 from tests.support.clock import Clock
+from tests.support.troubled_store import TroubledStore, unavailable
 
 
 def test_a_pop_that_meets_the_cap_gets_fewer_and_says_so(topic: Topic) -> None:
@@ -23,6 +24,22 @@ def test_a_pop_that_the_cap_cuts_short_says_so_also_with_a_rate(topic: Topic) ->
     topic.produce(*"abcd")
     popped = group.pop(max_messages=4)
     assert (bodies(popped["messages"]), popped["limited"]) == (["a", "b", "c"], "in_flight")
+
+
+def test_a_pop_with_a_rate_says_so_if_others_fill_the_cap_meanwhile(topic: Topic, store: TroubledStore) -> None:
+    """Between the permits of the rate and the claim."""
+    group = topic.group("capped", max_in_flight=3, rate_limit=100)
+    topic.produce(*"abcd")
+    other = group.seen_by(topic.client.another())
+
+    def meanwhile(_verb: str, about: object) -> None:
+        if "rate#" in str(about):
+            store.after = unavailable()
+            other.take(2)
+
+    store.after = meanwhile
+    popped = group.pop(max_messages=2)
+    assert (bodies(popped["messages"]), popped["limited"]) == (["c"], "in_flight")
 
 
 def test_a_pop_that_fills_the_cap_exactly_is_not_limited(topic: Topic) -> None:
