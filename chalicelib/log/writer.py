@@ -258,6 +258,8 @@ class LogWriter:
         for segment in self._segments(log, base):
             if (first := segment.offset_of(entry.id)) is not None:
                 return first, segment
+            if not segment.is_sealed:
+                break  # what was read behind it came later, and it may hold the entry by now
         return None, segment
 
     def _segments(self, log: str, base: int) -> Iterator[Segment]:
@@ -265,8 +267,8 @@ class LogWriter:
         while True:
             low = keys.segment(log, base).sk
             items = self._store.read([Range(log, low, keys.LAST, limit=limit, strong=True)])[0]
+            if not items:
+                return
             segments = [Segment.of(item) for item in items]
             yield from segments
-            if not segments or not segments[-1].is_sealed:
-                return
             base, limit = segments[-1].end, _PAGE

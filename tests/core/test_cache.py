@@ -10,6 +10,8 @@ from chalicelib import cursors
 from chalicelib.base.cache import BoundedCache
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease
+from chalicelib.log import payloads, reader
+from chalicelib.log.segment import Entry, Segment
 from chalicelib.table.writes import Key
 
 
@@ -43,6 +45,21 @@ def test_a_cursor_takes_as_much_room_as_its_leases() -> None:
         seen = {str(number): Lease(str(number), number, 1, 0, 1) for number in range(leases)}
         kept.keep(name, Cursor(Key("group", name), 1, 9, seen))
     assert [name for name in "abcd" if kept.get(name)] == ["b", "c", "d"]
+
+
+def test_payloads_and_segments_take_as_much_room_as_their_bytes() -> None:
+    env: Any = SimpleNamespace(store=None, runtime=None)
+    with (
+        patch.object(payloads, "INSTANCE_CACHE_BYTES_MAX", 4_000),
+        patch.object(reader, "INSTANCE_CACHE_BYTES_MAX", 4_000),
+    ):
+        read, sealed = payloads.Payloads(env)._kept, reader.LogReader(env, env)._sealed
+    entry = Entry(b"an entry", 1, 1, "json", 1, b"")
+    for number in range(4):
+        read.keep(number, (900, []))
+        sealed.keep(number, Segment("log", number, number + 1, 400, (entry,)))
+    assert [number for number in range(4) if read.get(number)] == [2, 3]
+    assert [number for number in range(4) if sealed.get(number)] == [2, 3]
 
 
 def test_a_value_larger_than_the_cache_is_not_kept() -> None:

@@ -149,16 +149,16 @@ def test_what_are_no_packed_messages_is_refused(codec: str, data: bytes) -> None
 
 @pytest.mark.parametrize(
     ("pieces", "keeps_blobs", "in_items", "expected"),
-    [(1, True, False, 1), (2, True, False, 0), (2, True, True, 2), (2, False, False, 2)],
+    [(1, True, (), 1), (2, True, (), 0), (2, True, (True,), 2), (2, False, (), 2)],
 )
 def test_a_payload_of_several_pieces_goes_to_s3_where_it_may(
-    pieces: int, keeps_blobs: bool, in_items: bool, expected: int
+    pieces: int, keeps_blobs: bool, in_items: tuple[bool, ...], expected: int
 ) -> None:
     store, messages = (
         MemoryStore(keeps_blobs=keeps_blobs),
         [Message(None, Random(1).randbytes(size), None, None, {}) for size in (9, pieces * PIECE_BYTES_MAX - KIB)],
     )
-    [spilled] = Payloads(store).spill("topic", [(Entry.packed(b"an entry", messages, 0), 0)], 1, in_items)
+    [spilled] = Payloads(store).spill("topic", [(Entry.packed(b"an entry", messages, 0), 0)], 1, *in_items)
     assert spilled.pieces == expected
     assert Payloads(store).messages("topic", [spilled]) == {spilled.id: messages}
     Payloads(store).remove("topic", [spilled])

@@ -39,7 +39,7 @@ REQUEST = Correlation("topic-id", "orders", NOW, 3_000, b"12345678")
 SLOT = slots.Slot(keys.push_slot("tid", "gid", 1), 1, "token", NOW + 5_000)
 PAUSE = slots.Pause(keys.push_pause("tid", "gid"), 2, NOW)
 REPLIER = reply.Replier("workers", 1, 2, 3, NOW - 4)
-KIB_FULL = segment.SEGMENT_FULL_BYTES
+KIB_FULL = 700
 
 
 def made(write: Write, before: Item | None = None) -> dict[str, Any] | None:

@@ -61,7 +61,7 @@ class World:
 
     def grow(self, queue: int, late_ms: int = 0) -> None:
         """`late_ms`: of an entry that was made so long ago, and fills its segment."""
-        size = 1_400 if late_ms else self.random.choice([10, 10, 100, 600, 4_000])
+        size = 1_400 if late_ms else self.random.choice([10, 10, 100, 600, 1_500, 4_000])
         count = 1 if late_ms else self.random.choice([1, 1, 3, 20])
         messages = [
             Message(self.random.randbytes(size // count // 2).hex() + str(part), None, None, None, {})

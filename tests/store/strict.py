@@ -37,6 +37,8 @@ class StrictStore(MemoryStore):
                     _demand_key(key)
             else:
                 _demand(read.limit is None or read.limit >= 1, f"a limit of {read.limit}")
+                if read.pk.startswith("log#"):
+                    assert read.limit == 1 if read.descending else read.limit, "a log is never read whole"
                 _demand(read.low.encode() <= read.high.encode(), f"a range from {read.low!r} to {read.high!r}")
                 for bound in (read.low, read.high):
                     _demand_key(Key(read.pk, bound))
