@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import BODY_BYTES_MAX
-from chalicelib.base.message import LOST, Message, Stored
+from chalicelib.base.message import Message, Stored
 from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -72,9 +72,8 @@ class Mover:
         if topic is None:
             return []
         chosen, found = self._read(group, cursor, chosen)
-        now = self._runtime.now()
         attempts = {lease.start + index: lease.attempt for lease, indexes in chosen for index in indexes}
-        moved = [_moved(stored, group, attempts[stored.offset], reason, now) for stored in found]
+        moved = [_moved(stored, group, attempts[stored.offset], reason) for stored in found]
         try:
             self.send(cursor, chosen, topic, moved)
         except (Refused, TopicNotFound):
@@ -151,7 +150,7 @@ class Mover:
         ]
 
 
-def _moved(stored: Stored, group: Group, attempt: int, reason: str, now: int) -> Message:
+def _moved(stored: Stored, group: Group, attempt: int, reason: str) -> Message:
     """The message as it is sent to the topic."""
     message = stored.message
     properties = {name: value for name, value in message.properties.items() if name != REASON}
@@ -162,29 +161,19 @@ def _moved(stored: Stored, group: Group, attempt: int, reason: str, now: int) ->
         **({REASON: reason} if reason else {}),
     }
     first = {ID: stored.message_id, SENT: str(message.sent_at_ms or stored.stored_at_ms)}
-    whole = replace(LOST, text=_LOST_BODY) if message.is_lost else message
-    return _sent_again(whole, {**first, **properties, **about}, now)
+    whole = Message(_LOST_BODY, None, None, None, {}) if message.is_lost else message
+    return _sent_again(whole, {**first, **properties, **about})
 
 
-def as_new(message: Message, now: int) -> Message:
+def as_new(message: Message) -> Message:
     """The message without what the moves of dead messages have added."""
     added = {ID, SENT, SOURCE, ORIGIN, COUNT, REASON}
-    return _sent_again(message, {n: text for n, text in message.properties.items() if n not in added}, now)
+    return _sent_again(message, {n: text for n, text in message.properties.items() if n not in added})
 
 
-def _sent_again(message: Message, properties: dict[str, str], now: int) -> Message:
+def _sent_again(message: Message, properties: dict[str, str]) -> Message:
     """The message as it was, but that it no longer ends, and asks for no reply."""
-    return replace(
-        message,
-        properties=properties,
-        deliver_at_ms=now,
-        delayed_id=None,
-        ttl_ms=None,
-        correlation_id=None,
-        reply_by_ms=None,
-        sent_at_ms=None,
-        is_lost=False,
-    )
+    return replace(message, properties=properties, ttl_ms=None, correlation_id=None, reply_by_ms=None, sent_at_ms=None)
 
 
 def received_before(message: Message) -> int:

@@ -99,7 +99,6 @@ class DeadLetterQueue:
                 count += self._purged(topic, group, cursor, own, until_ms)
             if len(letters) < PURGED_TOGETHER_MAX:
                 break
-            since = letters[-1].key.sk + keys.AFTER
         return count
 
     def _purged(self, topic: Topic, group: Group, cursor: Key, letters: list[DeadLetter], until_ms: int) -> int:

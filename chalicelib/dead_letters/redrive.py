@@ -66,12 +66,10 @@ class Redrive:
         return sum(cursor.dead for cursor in self._consumers.all(topic, self._catalogue.group(topic, name)))
 
     def _own(self, topic: Topic, group: Group, key: Key, letters: list[DeadLetter], until_ms: int) -> tuple[int, bool]:
-        """Redrives letters, all counted by the cursor of this key. Returns how many, and whether time or room ran
-        out."""
+        """Redrives letters, all counted by the cursor of this key, while there is time. Returns how many, and whether
+        room ran out."""
         count = 0
-        while letters:
-            if self._runtime.uptime() > until_ms:
-                return count, True
+        while letters and self._runtime.uptime() <= until_ms:
             [cursor] = read_again(self._store, [key])
             if cursor is None:
                 raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")

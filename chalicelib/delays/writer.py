@@ -51,9 +51,9 @@ class DelayWriter:
     def waiting(self, messages: Sequence[tuple[int, Message]]) -> list[Waiting]:
         """Messages with their queues, under new ids. Those due at the same time are delivered in the order of their
         ids, and so these in the given order."""
-        ids = sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in messages)
+        ids, now = sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in messages), self._runtime.now()
         return [
-            Waiting(message, queue, message.deliver_at_ms or self._runtime.now(), entry_id)
+            Waiting(message, queue, message.deliver_at_ms or now, entry_id)
             for (queue, message), entry_id in zip(messages, ids, strict=True)
         ]
 

@@ -83,8 +83,7 @@ class Carrier:
     def _send(
         self, target: Standing, cursor: Cursor, chosen: list[Owed], messages: Mapping[int, Message], count: Count
     ) -> list[Owed]:
-        now = self._runtime.now()
-        sent = [as_new(messages[offset], now) for offset in _offsets(chosen)]
+        sent = [as_new(messages[offset]) for offset in _offsets(chosen)]
         self._mover.send(cursor, chosen, target.topic, sent, [groups.stands(target.group), count(len(sent))])
         return chosen
 

@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from tests.budgets.shop import Shop, backlog
+from tests.budgets.shop import Shop, backlog, within
+from tests.support.instances import instance
 
 HOUR_MS = 3_600_000
 
@@ -32,6 +33,16 @@ def test_a_pop_beside_many_retries_and_a_nack_keep_their_budget(count: int) -> N
     assert len(receipts) == 1
     assert cost.round_trips <= 3  # one may be spent on forgetting witnesses
     assert cost.write_units <= 11
+
+
+def test_a_page_of_dead_messages_is_read_in_stretches_of_the_log() -> None:
+    shop = Shop()
+    for queue in (0, 1):
+        shop.produce(["a message"] * 100, queue=queue)
+        receipts, _ = shop.pop(most=100)
+        shop.consumer.bury("t", "g", {"receipts": receipts[::2]})
+    listed = shop.cost(lambda: instance(shop.store, shop.clock, 3).list_dead("t", "g", {}))
+    assert within(listed, writes=0, reads=8, round_trips=4)
 
 
 def test_redriving_neighbours_costs_two_units_a_letter_and_little_more() -> None:

@@ -112,21 +112,14 @@ def test_a_bury_without_a_reason_tells_none(topic: Topic, group: Group, reader: 
     assert "decant.reason" not in moved(reader)[0]["properties"]
 
 
-def test_a_sweep_moves_what_nobody_pops(topic: Topic, group: Group, reader: Group, clock: Clock) -> None:
-    topic.produce("hi")
-    group.take_one()
-    clock.sleep(60_000)
-    assert group.client.api.service.sweeps.revive().done == 1
-    assert bodies(moved(reader)) == ["hi"]
-
-
-def test_messages_move_in_their_order_more_than_a_transaction_holds(
+def test_a_sweep_moves_what_nobody_pops_in_order_more_than_a_transaction_holds(
     topic: Topic, group: Group, reader: Group, clock: Clock
 ) -> None:
     names = [str(number) for number in range(130)]
     topic.produce(*names)
     group.take(130)
-    expire(group, clock)
+    clock.sleep(60_000)
+    assert group.client.api.service.sweeps.revive().done == 130
     assert bodies(moved(reader, 130)) == names
 
 
@@ -190,12 +183,17 @@ def test_a_body_of_bytes_moves_as_bytes(topic: Topic, group: Group, reader: Grou
     assert moved(reader)[0]["body_base64"] == "3q2+7w=="
 
 
-def test_a_time_to_live_ends_with_the_move(topic: Topic, group: Group, reader: Group, clock: Clock) -> None:
+def test_a_time_to_live_and_a_wish_for_a_reply_end_with_the_move(
+    topic: Topic, group: Group, reader: Group, clock: Clock
+) -> None:
     topic.produce({"body": "hi", "ttl_ms": 5_000})
-    group.take_one()
+    group.client.post(f"{topic.path}/requests", body="how much?", wait_ms=0, timeout_ms=5_000)
+    group.take(2)
     expire(group, clock)
     clock.sleep(60_000)
-    assert bodies(moved(reader)) == ["hi"]
+    messages = moved(reader, 2)
+    assert bodies(messages) == ["hi", "how much?"]
+    assert not any("correlation_id" in message for message in messages)
 
 
 def test_what_moves_twice_keeps_its_first_id_and_counts_on(

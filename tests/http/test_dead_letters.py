@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DEAD_MS, HOUR_MS
+from chalicelib.base.limits import DEAD_MS, HOUR_MS, MESSAGE_JSON_BYTES_MAX, REASON_CHARS_MAX
+from chalicelib.base.message import carried_bytes
 from chalicelib.cursors.retries import PARKED_MAX
 from chalicelib.dead_letters import redrive as redrive_module
 from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX
@@ -94,21 +95,25 @@ def test_the_list_is_paged_by_queue_and_offset_and_a_page_never_repeats(client: 
     assert second["next"] is None
 
 
-def test_a_page_of_large_messages_stays_within_a_response(topic: Topic, group: Group) -> None:
-    for number in range(3):
-        topic.produce(str(number) * 2_000_000)
-        bury(group, group.take_one(), reason="\0" * 256)
-    seen, page = [], dead(group)
-    while page["next"]:
-        seen += page["messages"]
-        page = dead(group, next=page["next"])
-    assert offsets([*seen, *page["messages"]]) == [0, 1, 2]
-    assert len(page["messages"]) < 3
+@pytest.mark.parametrize(("count", "body"), [(9, "x" * 600_000), (198, '"' * 6_500)])
+def test_a_page_of_large_messages_stays_within_a_response(topic: Topic, group: Group, count: int, body: str) -> None:
+    for _ in range(3):
+        topic.produce(*[body] * (count // 3))
+    while messages := group.pop(max_messages=count)["messages"]:
+        bury(group, *messages, reason="\0" * REASON_CHARS_MAX)
+    seen, query = [], {"limit": count}
+    while query:
+        page = group.client.get(f"{group.path}/dead", **query)
+        assert carried_bytes(page.raw) < MESSAGE_JSON_BYTES_MAX
+        seen += page.json["messages"]
+        query = {"limit": count, "next": page.json["next"]} if page.json["next"] else {}
+    assert offsets(seen) == [*range(count)]
+    assert len(page.json["messages"]) < count
 
 
 def test_a_message_that_is_longer_than_a_page_is_a_page(topic: Topic, group: Group) -> None:
-    topic.produce('"' * 1_400_000)
-    bury(group, group.take_one())
+    topic.produce('"' * 1_400_000, "next")
+    bury(group, group.take_one(), group.take_one())
     assert offsets(dead(group)["messages"]) == [0]
 
 
@@ -376,6 +381,7 @@ def test_a_queue_without_room_leaves_no_message_of_the_next(client: Client, monk
     bury(group, *in_first[::2], *group.take(PURGED_TOGETHER_MAX + 2))
     group.ack(*in_first[1::2])
     assert redrive(group) == (PURGED_TOGETHER_MAX + 4, 1)
+    assert redrive(group) == (0, 1)
 
 
 def test_the_queue_behind_one_without_room_is_redriven(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -505,6 +511,24 @@ def test_a_message_that_dies_twice_counts_once(topic: Topic, group: Group, clock
     assert group.totals() == (2, 0, 0, 0)
 
 
+def test_a_message_that_dies_again_while_its_letter_is_purged_counts_once(
+    topic: Topic, group: Group, client: Client
+) -> None:
+    topic.produce("a")
+    bury(group, group.take_one())
+    group.reset("earliest")
+    again, other, together = group.take_one(), group.seen_by(client.another()), client.store.write_together
+
+    def meanwhile(writes: Any) -> None:
+        client.store.write_together = together  # type: ignore[method-assign]
+        assert purge(other) == 1
+        together(writes)
+
+    client.store.write_together = meanwhile  # type: ignore[method-assign]
+    bury(group, again)
+    assert group.totals() == (0, 0, 0, 1)
+
+
 # -- purging ----------------------------------------------------------------------------------------------------------
 
 
@@ -550,6 +574,20 @@ def test_a_redrive_and_a_purge_at_once_share_the_letters(topic: Topic, group: Gr
     client.store.write_together = meanwhile  # type: ignore[method-assign]
     assert purge(group) == 2
     assert group.totals() == (1, 0, 0, 0)
+
+
+def test_a_group_may_be_deleted_while_its_letters_are_purged(topic: Topic, group: Group, client: Client) -> None:
+    topic.produce("a")
+    bury(group, group.take_one())
+    together = client.store.write_together
+
+    def meanwhile(writes: Any) -> None:
+        client.store.write_together = together  # type: ignore[method-assign]
+        group.seen_by(client.another()).delete()
+        together(writes)
+
+    client.store.write_together = meanwhile  # type: ignore[method-assign]
+    assert client.delete(f"{group.path}/dead").problem == (404, "GroupNotFound")
 
 
 def test_a_purge_without_a_cursor_ends_in_time(topic: Topic, group: Group, client: Client, clock: Clock) -> None:

@@ -668,7 +668,11 @@ def test_whatever_makes_messages_ready_wakes_the_push(
     topic: Topic, group: Group, consumer: Consumer, clock: Clock
 ) -> None:
     half = topic.client.post(f"{topic.path}/transactions", messages=[{"body": "a"}]).json["transaction_id"]
+    dying = topic.client.topic("other")
+    dying.produce("a")
+    failing = dying.group("failing", dead_letters={"topic": topic.name})
     ways: dict[str, Json] = {
+        f"{failing.path}/bury": {"receipts": [failing.take_one()["receipt"]]},
         f"{topic.path}/transactions/{half}/commit": {},
         f"{topic.path}/requests": {"body": "a", "wait_ms": 0},
         f"{group.path}/dead/redrive": {},

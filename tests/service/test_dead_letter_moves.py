@@ -51,11 +51,12 @@ def test_nothing_moves_into_a_topic_that_another_instance_has_deleted(
     api.produce(topic, {"messages": [{"body": "hi"}]})
     assert len(api.pop(topic, "g", {})["messages"]) == 1
     instance().delete_topic(dead)
-    service = instance().service
+    service = api.service
     found = service.env.catalogue.current_topic(topic)
     group = service.env.catalogue.group(found, "g")
     [cursor] = service.cursors.consumers.all(found, group)
     assert service.dead_letters.burial.bury(group, cursor, [], "r") == (cursor, [])
+    assert not service.dead_letters.burial.can_bury(group)
     assert [each["attempt"] for each in api.pop(topic, "g", {})["messages"]] == [2]
     instance().put_topic(dead, {"queues": 1})
     instance().put_group(dead, "reader", {})
