@@ -81,8 +81,8 @@ class DeadLetterQueue:
         return letters
 
     def purge(self, topic: Topic, name: str) -> int:
-        """Removes the existing letters while there is time, but none written meanwhile. Returns how many. Raises
-        GroupNotFound."""
+        """Removes the letters while there is time, some of those that are written meanwhile too. Returns how many.
+        Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
         return self._purge(topic, group, keys.FIRST, keys.LAST, self._runtime.uptime() + DEAD_MS)
 

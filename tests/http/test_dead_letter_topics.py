@@ -112,7 +112,7 @@ def test_a_bury_without_a_reason_tells_none(topic: Topic, group: Group, reader: 
     assert "decant.reason" not in moved(reader)[0]["properties"]
 
 
-def test_a_sweep_moves_what_nobody_pops_in_order_more_than_a_transaction_holds(
+def test_a_sweep_moves_what_nobody_pops_in_order_in_several_transactions(
     topic: Topic, group: Group, reader: Group, clock: Clock
 ) -> None:
     names = [str(number) for number in range(130)]
