@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS
+from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import message_id
 from chalicelib.delays.decision import PROMOTED_BYTES_MAX, PROMOTED_MAX, together
 from tests.support.client import Client, Group, Json, Topic, bodies
@@ -146,13 +146,23 @@ def test_messages_for_now_and_for_later_go_together(topic: Topic, group: Group, 
     assert bodies(group.drained()) == ["b", "d"]
 
 
-def test_a_message_for_later_that_was_not_stored_is_known_to_fail(topic: Topic, store: TroubledStore) -> None:
-    topic.produce("a", delay_ms=10**7)
-    store.before = unavailable("write")
-    answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "b", "delay_ms": 10**7}])
+@pytest.mark.parametrize(("delay_ms", "count"), [(10**7, 1), (1_000, TRANSACTION_ITEMS_MAX + 1)])
+def test_messages_for_later_that_were_not_stored_are_known_to_fail(
+    topic: Topic, store: TroubledStore, delay_ms: int, count: int
+) -> None:
+    topic.produce("a", delay_ms=delay_ms)
+    store.before = unavailable("write", "write_together")
+    answer = topic.client.post(f"{topic.path}/messages", messages=numbered(count, delay_ms=delay_ms))
     assert answer.problem == (503, "StoreUnavailable")
     store.before = unavailable()
     assert bodies(waiting(topic)["messages"]) == ["a"]
+
+
+def test_payloads_of_one_call_are_kept_until_the_last_is_due(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce({"body": "x", "delay_ms": 1}, {"body": Random(1).randbytes(2_000).hex(), "delay_ms": DELAY_MS_MAX})
+    clock.sleep(DELAY_MS_MAX)
+    topic.client.store.drop_expired(clock.now())
+    assert [len(body) for body in bodies(group.drained())] == [1, 4_000]
 
 
 def test_a_message_keeps_all_it_was_given(client: Client, clock: Clock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.api import Api
+from chalicelib.base.errors import AlreadyDelivered
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from local.memory.store import MemoryStore
 from tests.support.clock import Bell, Clock
@@ -117,3 +118,31 @@ def test_an_instance_sees_changed_settings_as_soon(store: MemoryStore) -> None:
     clock.ms += METADATA_AGE_MS_MAX + 1
     api.produce("t", {"messages": [{"body": "indexed", "key": "k"}]})
     assert [each["body"] for each in other.read_messages("t", {"key": "k"})["messages"]] == ["indexed"]
+
+
+def test_a_message_is_known_as_delivered_though_a_cancel_has_an_earlier_time(store: MemoryStore, clock: Clock) -> None:
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    delays = (100, 10_000, 200)
+    sent = api.produce("t", {"messages": [{"body": "a", "delay_ms": delay_ms} for delay_ms in delays]})["messages"]
+    clock.sleep(100)
+    api.service.sweeps.forward()
+    clock.set_back_ms = 50
+    api.cancel_delayed("t", sent[1]["message_id"])
+    clock.sleep(200)
+    api.service.sweeps.forward()
+    with pytest.raises(AlreadyDelivered):
+        api.cancel_delayed("t", sent[0]["message_id"])
+
+
+def test_a_message_is_known_as_delivered_though_its_time_has_not_come(store: MemoryStore, clock: Clock) -> None:
+    """The caller that decided to deliver it had a clock that was ahead."""
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    delays = (100, 200, 1_000)
+    sent = api.produce("t", {"messages": [{"body": "a", "delay_ms": delay_ms} for delay_ms in delays]})["messages"]
+    assert api.service.delays.promoter.promote(api.service.env.catalogue.topic("t"), 0, clock.now() + 200) == 2
+    clock.sleep(1_000)
+    api.service.sweeps.forward()
+    with pytest.raises(AlreadyDelivered):
+        api.cancel_delayed("t", sent[1]["message_id"])
