@@ -97,8 +97,9 @@ class DecisionChain:
         return [due, Keys(cancelled, strong=True)]
 
     def _first_at(self, topic: Topic, queue: int, at_ms: int, count: int) -> int:
-        """The number of the first decision made at `at_ms` or later; their times never decrease."""
-        low, high = 1, count + 1
+        """The number of the first of so many decisions that was made at `at_ms` or later, or of the last; their times
+        never decrease."""
+        low, high = 1, count
         while low < high:
             middle = (low + high) // 2
             items = self._store.read([Keys([keys.decision(topic.id, queue, middle)], strong=True)])[0]
