@@ -74,7 +74,7 @@ def test_a_pop_where_nothing_is_due_looks_for_it_in_the_same_round_trip() -> Non
     assert costs[1].read_units <= costs[0].read_units + QUEUES / 2
 
 
-def test_the_cost_of_a_delivery_or_a_list_does_not_depend_on_how_much_waits() -> None:
+def test_what_a_delivery_or_a_list_costs_does_not_depend_on_how_much_waits() -> None:
     costs = []
     for count in (250, 3_000):
         shop = delaying_shop()

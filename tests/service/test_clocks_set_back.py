@@ -120,7 +120,7 @@ def test_an_instance_sees_changed_settings_as_soon(store: MemoryStore) -> None:
     assert [each["body"] for each in other.read_messages("t", {"key": "k"})["messages"]] == ["indexed"]
 
 
-def test_a_message_is_known_as_delivered_though_a_cancel_has_an_earlier_time(store: MemoryStore, clock: Clock) -> None:
+def test_a_message_is_known_as_delivered_though_a_cancel_was_timed_earlier(store: MemoryStore, clock: Clock) -> None:
     api = instance(store, clock)
     api.put_topic("t", {"queues": 1})
     delays = (100, 10_000, 200)
