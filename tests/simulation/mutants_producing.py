@@ -71,6 +71,20 @@ def helpers_that_append_without_looking() -> Any:
 
 
 @planted
+def searches_past_an_open_segment() -> Any:
+    """An entry is looked for in all that one read shows, also behind a segment that was open when it was read."""
+
+    def search(self: Any, log: str, entry: Any, base: int) -> Any:
+        segment = None
+        for segment in self._segments(log, base):
+            if (first := segment.offset_of(entry.id)) is not None:
+                return first, segment
+        return None, segment
+
+    return patch.object(LogWriter, "search", search)
+
+
+@planted
 def helpers_that_do_not_help() -> Any:
     """Who meets a record says where its entry would go, and leaves it to the caller who may be dead."""
 
