@@ -295,12 +295,15 @@ def _no_message_is_stored_twice_or_unsent(case: Case) -> Iterator[str]:
 
 def _keys_keep_their_order(case: Case) -> Iterator[str]:
     """Messages of a key lie in one queue, those of one producer in the order in which they were acknowledged. Where the
-    number of queues changes, they lie in one queue for each number, and in order in each queue."""
+    number of queues changes, they lie in one queue for each number, and in order in each queue. A promotion that sees a
+    part of a commit delivers this part first."""
+    split = {body for begun in case.history.begun for body in begun.bodies if case.history.are_reads_torn}
     counts = {resized.queues for resized in case.history.resized}
     by_producer: dict[str, list[Place]] = defaultdict(list)
     queues: dict[str, set[int]] = defaultdict(set)
     for sent in case.history.sent:
-        if sent.key is not None and sent.place is not None and case.history.log.get(sent.place) == sent.body:
+        is_stored = sent.place is not None and case.history.log.get(sent.place) == sent.body
+        if sent.key is not None and sent.place is not None and is_stored and sent.body not in split:
             queue = sent.place[0] if counts else "all"
             by_producer[f"{sent.body.split('-')[0]} {sent.key} in queue {queue}"].append(sent.place)
     for (queue, _), body in case.history.log.items():

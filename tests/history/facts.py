@@ -455,6 +455,8 @@ class History:
     """Messages whose payloads the simulation removed, and when."""
     stale_ms: int | None = None
     """Reads show at least what was stored this long ago; None: nobody knows."""
+    are_reads_torn: bool = False
+    """A read may show a part of what one write stored."""
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""

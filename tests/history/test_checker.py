@@ -410,6 +410,10 @@ def test_a_key_lies_in_one_queue_whoever_sends_it() -> None:
     judged.sent = [Sent("p0-b", "k", 0, (0, 1)), first]
     judged.log = {(0, 0): "p0-a", (0, 1): "p0-b"}
     assert broken(judged) == {"keys_keep_their_order"}
+    judged.begun = [Begun(["p0-a", "p0-b"], 0, 0, 0, id="t")]
+    assert "keys_keep_their_order" in broken(judged)
+    judged.are_reads_torn = True
+    assert "keys_keep_their_order" not in broken(judged)
 
 
 @pytest.mark.parametrize(

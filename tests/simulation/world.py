@@ -91,6 +91,7 @@ class World:
             self.history.well_from_ms = self._outage.until_ms
         self.history.are_all_answered = self._plan.faults.are_harmless and not self._plan.outage_ms
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
+        self.history.are_reads_torn = self._plan.faults.torn > 0
         self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
         self._consumer = pushing.Consumer(self, self._random)
