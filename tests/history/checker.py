@@ -495,8 +495,9 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
 
 def _may_be_reversed(case: Case, first: Delivered, second: Delivered) -> bool:
     """Where attempts start over, the pop that answered last of two overlapping ones may have been the first."""
-    is_overlapping = second.began_ms <= first.at_ms and second.attempt < first.attempt
-    return is_overlapping and _end_of_lease(case, second, first) <= first.at_ms + OFF_MS
+    made_by_ms = _made_by_ms(first)
+    is_overlapping = second.began_ms <= made_by_ms and second.attempt < first.attempt
+    return is_overlapping and _end_of_lease(case, second, first) <= made_by_ms + OFF_MS
 
 
 def _may_be_redriven_beside(case: Case, first: Delivered, second: Delivered) -> bool:
@@ -577,7 +578,7 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
         for settled in settlements:
             if settled.outcome != "ok" or naming.confirms_what_moved(case, group, settled):
                 continue
-            if _repeats_an_ack(settled, settlements):
+            if _repeats_an_ack(case, settled, settlements):
                 continue
             given = [
                 max(delivered.at_ms, delivered.answered_ms)
@@ -599,9 +600,15 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
 
 
-def _repeats_an_ack(settled: Settled, settlements: Sequence[Settled]) -> bool:
-    own = (other for other in settlements if other.receipt == settled.receipt and other.at_ms <= settled.began_ms)
-    return settled.verb == "ack" and any((other.verb, other.outcome) == ("ack", "ok") for other in own)
+def _repeats_an_ack(case: Case, settled: Settled, settlements: Sequence[Settled]) -> bool:
+    """One without an answer may have been applied; then only a redrive can have brought the message back."""
+    acks = [other for other in settlements if (other.verb, other.receipt) == ("ack", settled.receipt)]
+    is_redriven = any(redrive.group == settled.group for redrive in case.history.redrives)
+    return settled.verb == "ack" and any(
+        (other.outcome == "ok" and other.at_ms <= settled.began_ms)
+        or (other.outcome == "unknown" and other.began_ms < settled.began_ms and is_redriven)
+        for other in acks
+    )
 
 
 def _made_by_ms(delivered: Delivered) -> int:

@@ -100,6 +100,10 @@ def test_an_ack_is_confirmed_to_whoever_has_acked(acked_ms: int, verb: str, is_w
     leases = [delivered("r", 100, 9_000), delivered("s", 1_000, 9_000)]
     judged = history(*leases, settled=[settled("ack", "r", acked_ms), settled(verb, "r", 2_100)])
     assert ("stale_receipts_are_refused" in broken(judged)) == is_wrong
+    judged.settled[0].outcome = "unknown"
+    assert "stale_receipts_are_refused" in broken(judged)
+    judged.redrives = [Redrive("g", 500, 600)]
+    assert ("stale_receipts_are_refused" in broken(judged)) == is_wrong
 
 
 def test_a_reset_may_end_the_lease_of_the_pop_that_answers_last() -> None:
@@ -108,6 +112,20 @@ def test_a_reset_may_end_the_lease_of_the_pop_that_answers_last() -> None:
     taken = replace(delivered("r", 900, 5_000), began_ms=857, at_ms=1_105)
     assert broken(history(taken, stalled, resets=[Reset("g", 125, 244)])) == set()
     assert "two_leases_never_live_at_once" in broken(history(taken, stalled))
+
+
+def test_a_pop_by_another_clock_takes_over_what_another_nacked_meanwhile() -> None:
+    """Its lease ran out by our clock before it was made, and was extended: seed 80013167 of a run."""
+    late = replace(delivered("s", 501, 426, 3), answered_ms=770)
+    nacked = replace(delivered("r", 709, 1_705, 2), began_ms=699)
+    settlements = [
+        replace(settled("nack", "r", 709), until_ms=709),
+        replace(settled("extend", "s", 770), until_ms=1_770, new_receipt="t"),
+    ]
+    judged = history(late, nacked, settled=settlements, redrives=[Redrive("g", 10, 20)])
+    assert "two_leases_never_live_at_once" not in broken(judged)
+    judged.delivered[0].attempt = 2
+    assert "two_leases_never_live_at_once" in broken(judged)
 
 
 def test_a_dead_letter_may_be_redriven_beside_what_a_reset_made_ready() -> None:
