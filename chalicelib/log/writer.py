@@ -60,6 +60,8 @@ class _Appending:
     entry: Entry
     first: int | StoreUnavailable | None = None
     took_ms: int = 0
+    may_come_late: bool = False
+    """Whether a log refused it that was closed and is open again: a late repeat of that request may be applied."""
 
 
 class Appended(NamedTuple):
@@ -96,6 +98,9 @@ class LogWriter:
         except StoreUnavailable as trouble:  # no append of this round was sent yet
             for appending in appendings:
                 appending.first = StoreUnavailable(trouble.detail) if appending.first is None else appending.first
+        for failed in appendings:
+            if failed.may_come_late and isinstance(failed.first, StoreUnavailable):
+                failed.first = StoreUnavailable(failed.first.detail, outcome="unknown")
         return [Appended(done.first, done.took_ms) for done in appendings if done.first is not None]
 
     def append_at(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:
@@ -233,10 +238,12 @@ class LogWriter:
             if not outcome.before:  # the segment of an old tail was removed: look again
                 self._tails.forget(appending.log)
             else:
+                segment = Segment.of(outcome.before)
                 try:
-                    self.met(topic, Segment.of(outcome.before))
+                    self.met(topic, segment)
                 except StoreUnavailable as trouble:
                     return StoreUnavailable(trouble.detail)  # a closed log has not taken the entry
+                appending.may_come_late |= segment.is_closed
             return None
         segment = Segment.of(outcome)
         self.saw(segment)

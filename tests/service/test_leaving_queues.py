@@ -219,6 +219,24 @@ def test_a_call_with_old_settings_stores_nothing_in_a_queue_that_left(
         assert api.service.producing.produce(stored(api), [{"body": "b", "key": KEY}])[0].queue == 0
 
 
+def test_what_a_closed_log_refused_may_still_be_stored_once_it_is_open(store: Table, api: Api, clock: Clock) -> None:
+    """A late repeat of the first request may be: seed 82007650 of a run."""
+    shrink(api, clock)
+    api.put_topic("t", {"queues": 2})
+    true, sent = store.write_each, []
+
+    def throttled_then(writes: Sequence[Write]) -> list[Outcome]:
+        sent.append(writes)
+        return true(writes) if len(sent) == 1 else [StoreUnavailable("throttled") for _ in writes]
+
+    store.write_each = throttled_then  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable) as raised:
+        instance(store, clock, 1).service.producing.produce(stored(api), [{"body": "a", "queue": 1}])
+    assert raised.value.outcome_unknown
+    [[late], _] = sent
+    assert store.write(late)["end"] == 1
+
+
 def test_a_call_with_old_settings_puts_a_message_without_key_elsewhere(store: Table, api: Api, clock: Clock) -> None:
     old = stored(api)
     shrink(api, clock)
