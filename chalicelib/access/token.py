@@ -193,4 +193,4 @@ def _stored(secrets: tuple[Secret, ...]) -> list[list[Any]]:
 
 
 def _ttl(expires_at_ms: int) -> int:
-    return (expires_at_ms + EXPIRED_KEPT_MS) // SECOND_MS + 1
+    return (expires_at_ms + EXPIRED_KEPT_MS) // SECOND_MS

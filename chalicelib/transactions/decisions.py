@@ -148,10 +148,9 @@ class Decisions:
     def _delivered(self, topic: Topic, queue: int, slots: Sequence[Slot]) -> dict[Slot, int]:
         """Delivers these messages, unless they are delivered, and returns their offsets. One that was cancelled while
         it waited has none, nor has one that has expired."""
-        offsets: dict[Slot, int] = {}
         while True:
             count = self._delays.promoter.promote(topic, queue, slots[-1].due_ms)
-            offsets |= self._delays.messages.offsets_with(topic, queue, slots[-1])
+            offsets = self._delays.messages.offsets_with(topic, queue, slots[-1])
             if offsets or not count:  # they are delivered in order, so the last is in the log after the others
                 break
         for slot in reversed(slots):

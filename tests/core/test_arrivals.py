@@ -50,3 +50,13 @@ def test_those_that_are_due_longest_are_read_first() -> None:
         clock.sleep(PAUSE_MS_MAX)
         assert arrivals.due() == [key(number) for number in range(TOGETHER_MAX)]
         assert arrivals.due() == [key(TOGETHER_MAX)]
+
+
+def test_in_a_crowd_looks_are_half_a_millisecond_apart_for_each_call() -> None:
+    clock = Clock()
+    arrivals = Arrivals(clock.runtime(1))
+    with ExitStack() as waiting:
+        crowd = [waiting.enter_context(arrivals.expected(key(number), clock.uptime())) for number in range(60)]
+        clock.sleep(PAUSE_MS_MIN)
+        arrivals.due()
+        assert {arrival.look_at_ms - clock.uptime() for arrival in crowd} == {30}

@@ -187,6 +187,8 @@ def test_replies() -> None:
     assert not allows(write, {"at": NOW})
     assert not write.landed(replied)  # its caller looks whose reply it is
     assert [reply.is_reply(item) for item in (replied, {"at": NOW})] == [True, False]
+    message = Message("a", None, None, None, {"n": "v"})
+    assert reply.fingerprint(message).hex() == "93bd019f9517e30a142f742ee9cf9f40"
 
 
 def test_slots_and_pauses() -> None:

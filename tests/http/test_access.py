@@ -361,6 +361,11 @@ def test_who_makes_a_topic_again_needs_the_right_for_its_name_only(client: Clien
 # -- who has to show a token ------------------------------------------------------------------------------------------
 
 
+def test_the_rights_of_one_call_limit_no_later_one_of_its_thread(client: Client) -> None:
+    open_to_all = Client(client.store, client.clock, seed=4)
+    assert (topics(client), topics(open_to_all)) == (["orders"], ["orders", "secret"])
+
+
 def test_without_access_control_tokens_are_not_looked_at() -> None:
     client = Client()
     Topic(client, client.topic("orders").name).produce("a")

@@ -91,11 +91,15 @@ def test_a_line_counts_what_happened_to_messages(topic: Topic, group: Group, log
     ]
 
 
-def test_the_sleep_of_a_long_poll_is_told_apart(group: Group, log: Log, clock: Clock) -> None:
-    group.pop(wait_ms=5_000)
-    [line] = log
-    assert line["ms"] == line["waited_ms"] == 5_000
-    assert metrics(line)["decant-dev", "pop"] == {"Latency": 0}
+def test_the_sleep_of_a_long_poll_is_told_apart(group: Group, log: Log) -> None:
+    path, wait = group.topic.path, {"wait_ms": 5_000}
+    group.pop(**wait)
+    group.client.post(f"{path}/transactions/check", **wait)
+    group.client.post(f"{path}/requests", body="a", timeout_ms=60_000, **wait)
+    assert len(log) == 3
+    for line in log:
+        assert line["ms"] == line["waited_ms"] == 5_000
+        assert metrics(line)["decant-dev", line["operation"]] == {"Latency": 0}
 
 
 def test_a_line_has_the_trace_of_its_request(topic: Topic, log: Log) -> None:

@@ -214,6 +214,8 @@ def test_a_call_waits_no_longer_than_asked(topic: Topic, clock: Clock) -> None:
     began_ms = clock.ms
     answer = ask(topic, timeout_ms=60_000)
     assert (answer.status, clock.ms - began_ms) == (202, 25_000)
+    passed_ms = [sum(clock.slept[:looks]) for looks in range(len(clock.slept))]
+    assert clock.slept[:-1] == [min(max(passed // 10, 5), 200) for passed in passed_ms[:-1]]
     assert fetch(topic.client, answer.json["correlation_id"], wait_ms=7_001).status == 202
     assert clock.ms - began_ms == 32_001
     correlation_id = answer.json["correlation_id"]

@@ -12,7 +12,14 @@ import pytest
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import CHECKED_MAX, HALF_MESSAGES_MAX, MESSAGE_JSON_BYTES_MAX, ROLLBACK_AFTER_MS_MAX
+from chalicelib.base.limits import (
+    CHECKED_MAX,
+    HALF_MESSAGES_MAX,
+    MESSAGE_JSON_BYTES_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    RESPONSE_BODY_BYTES_MAX,
+    ROLLBACK_AFTER_MS_MAX,
+)
 from chalicelib.delays.decision import PROMOTED_MAX
 from chalicelib.store import Keys
 from chalicelib.table.writes import Key
@@ -68,6 +75,14 @@ def undecided(topic: Topic, **query: Any) -> Json:
     assert answer.status == 200, answer.json
     page: Json = answer.json
     return page
+
+
+class TickingClock(Clock):
+    """Each look at it takes a millisecond."""
+
+    def now(self) -> int:
+        self.ms += 1
+        return super().now()
 
 
 def ids(transactions: list[Json]) -> list[str]:
@@ -128,9 +143,15 @@ def test_a_commit_makes_messages_visible_before_it_answers(topic: Topic) -> None
 
 
 def test_a_commit_delivers_what_was_due_before_it(topic: Topic, clock: Clock) -> None:
-    topic.produce(*["a"] * (PROMOTED_MAX + 1), delay_ms=1)
+    earlier = 2 * PROMOTED_MAX - 1  # the first of its own messages goes with them
+    topic.produce(*["a"] * earlier, delay_ms=1)
     clock.sleep(2)
-    assert offsets(commit(topic, begin(topic, "a", "b"))) == [PROMOTED_MAX + 1, PROMOTED_MAX + 2]
+    assert offsets(commit(topic, begin(topic, "a", "b"))) == [earlier, earlier + 1]
+
+
+def test_a_commit_tells_offsets_though_time_passes(store: TroubledStore) -> None:
+    topic = Client(store, TickingClock()).topic("orders")
+    assert offsets(commit(topic, begin(topic, "a", "b"))) == [0, 1]
 
 
 def test_a_committed_message_is_found_by_its_id(topic: Topic) -> None:
@@ -318,6 +339,7 @@ def test_messages_that_no_response_could_carry_are_too_large(topic: Topic) -> No
     quotes, more = '"' * 700_000, 200_000  # four bytes each, in JSON in JSON
     told = asked_to_begin(topic, quotes, quotes + "a" * more).json["detail"]
     [size] = re.findall(r"is (\d+) bytes", told)
+    assert int(size) > 2 * (4 * len(quotes) + MESSAGE_OVERHEAD_BYTES) + more
     most = more - (int(size) - MESSAGE_JSON_BYTES_MAX)
     assert asked_to_begin(topic, quotes, quotes + "a" * (most + 1)).problem == (413, "MessageTooLarge")
     assert asked_to_begin(topic, quotes, quotes + "a" * most).status == 201
@@ -424,6 +446,7 @@ def test_two_checks_at_once_share_the_transactions(store: TroubledStore, topic: 
 @pytest.mark.parametrize(("due_ms", "wait_ms"), [(1, 1), (5_000, 20_000)])
 def test_a_check_waits_until_one_is_due(topic: Topic, clock: Clock, due_ms: int, wait_ms: int) -> None:
     half = begin(topic, "a", check_after_ms=due_ms)
+    begin(topic, "later")
     assert ids(check(topic, wait_ms=wait_ms)) == [half]
     assert clock.ms == START_MS + due_ms
 
@@ -438,7 +461,7 @@ def test_a_waiting_check_sees_what_begins_meanwhile(topic: Topic, clock: Clock) 
 def test_a_check_waits_no_longer_than_asked(topic: Topic, clock: Clock) -> None:
     begin(topic, "a")
     assert check(topic, wait_ms=7_000) == []
-    assert clock.ms == START_MS + 7_000
+    assert clock.slept == [10, 20, 40, 80, 160, 320, 640, *[1_000] * 5, 730]
 
 
 def test_a_check_whose_client_has_hung_up_takes_nothing(topic: Topic, clock: Clock) -> None:
@@ -469,14 +492,15 @@ def test_a_wrong_check_is_refused(topic: Topic, fields: Json) -> None:
 
 
 def test_an_answer_is_no_larger_than_a_response(topic: Topic, clock: Clock) -> None:
-    halves = [begin(topic, Random(number).randbytes(900_000).hex(), check_after_ms=1) for number in range(3)]
-    halves.sort()
-    clock.sleep(1)
+    half = RESPONSE_BODY_BYTES_MAX // 2 - MESSAGE_OVERHEAD_BYTES - len(r"{\"b\":\"\"}")
+    for size in (half, half, half + 1, half):
+        begin(topic, "a" * size, check_after_ms=1)
+        clock.sleep(1)
     page = undecided(topic)
     rest = undecided(topic, next=page["next"])
-    assert (len(page["transactions"]), len(rest["transactions"]), rest["next"]) == (2, 1, None)
-    told = [len(check(topic)) for _ in range(3)]
-    assert told == [2, 1, 0]
+    assert (len(page["transactions"]), len(rest["transactions"])) == (2, 1)
+    assert len(undecided(topic, next=rest["next"])["transactions"]) == 1
+    assert [len(check(topic)) for _ in range(4)] == [2, 1, 1, 0]
 
 
 # -- listing ----------------------------------------------------------------------------------------------------------

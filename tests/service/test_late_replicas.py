@@ -14,7 +14,7 @@ from chalicelib.base.limits import DAY_MS, HOUR_MS, SECOND_MS
 from chalicelib.delays.chain import DecisionChain
 from chalicelib.table import keys
 from chalicelib.table.writes import Write
-from tests.support.client import Client, Group, Json, Topic, bodies, receipts
+from tests.support.client import ALL_RIGHTS, Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
 from tests.support.late_store import LateStore
@@ -77,6 +77,11 @@ def test_ends_of_logs_and_resets_to_an_instant_count_the_newest(world: World) ->
     assert ends == [1, 2]
     Group(other, Topic(other, "orders"), "billing").reset({"at_ms": world.clock.now() + 1})
     assert world.group.queue(1)["committed_offset"] == 2
+
+
+def test_a_token_is_found_as_soon_as_it_is_made(world: World) -> None:
+    token_id = world.client.post("/tokens", name="a", rights=[ALL_RIGHTS]).json["token_id"]
+    assert world.look().get(f"/tokens/{token_id}").status == 200
 
 
 # -- pops -------------------------------------------------------------------------------------------------------------
