@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -66,11 +67,9 @@ class Producer:
         topic as it is now, if it was made again or has got more queues a moment ago."""
         try:
             sendings = parse(topic)
-        except InvalidField as wrong:  # perhaps it names a queue or a zone that was added
-            try:
+        except InvalidField:  # perhaps it names a queue or a zone that was added
+            with suppress(StoreUnavailable):
                 topic = self._catalogue.current_topic(topic.name)
-            except StoreUnavailable:
-                raise wrong from None
             sendings = parse(topic)
 
         def send() -> list[Produced]:

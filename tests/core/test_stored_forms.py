@@ -221,3 +221,4 @@ def test_ids_of_requests() -> None:
 
 def test_the_queues_of_keys() -> None:
     assert [queue_of_key(key, 128) for key in ("", "a", "customer-42", "ключ", "x" * 256)] == [62, 11, 127, 47, 29]
+    assert queue_of_key("customer-42", 2**40) == 540_487_362_159  # after many more draws

@@ -193,13 +193,19 @@ def test_a_caller_that_is_helped_meanwhile_gives_the_same_answer(
 def test_an_append_that_fails_after_its_record_has_an_unknown_outcome(
     store: TroubledStore, client: Client, topic: Topic
 ) -> None:
-    batch = [{"body": "a", "dedup_id": "x", "queue": 0}]
-    store.before = lambda verb, about: (
-        StoreUnavailable("throttled") if verb == "write" and about.key.pk.startswith("log#") else None
-    )
-    answer = client.post(f"{topic.path}/messages", messages=batch)
-    assert answer.problem == (503, "StoreUnavailable")
-    assert answer.json["outcome"] == "unknown"
+    store.before = throttled_queue(0)
+    for _ in range(2):  # the second tries to finish the append of the first
+        answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}])
+        assert answer.problem == (503, "StoreUnavailable")
+        assert answer.json["outcome"] == "unknown"
+
+
+def test_all_that_shares_an_entry_with_a_dedup_id_has_an_unknown_outcome(store: TroubledStore, client: Client) -> None:
+    topic = client.topic("orders", queues=2)
+    store.before = throttled_queue(0)
+    batch = [{"body": "a", "dedup_id": "x", "queue": 0}, {"body": "b", "queue": 0}, {"body": "c", "queue": 1}]
+    *failed, _ = client.post(f"{topic.path}/messages", messages=batch).json["messages"]
+    assert [each["error"]["outcome"] for each in failed] == ["unknown"] * 2
 
 
 def test_a_record_that_surely_failed_stores_nothing_and_is_known_to_fail(

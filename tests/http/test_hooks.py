@@ -100,7 +100,8 @@ def test_a_hook_after_that_fails_is_logged_and_changes_no_answer(
         refused = topic.client.post(f"{topic.path}/messages", messages=[{"body": "a", "queue": 9}])
     assert refused.problem == (400, "InvalidField")
     assert len(calls) == 2
-    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["the inside of a hook"]
+    logged = [(record.getMessage(), str(record.exc_info[1])) for record in caplog.records if record.exc_info]
+    assert logged == [("a hook after a send to orders failed", "the inside of a hook")]
 
 
 def test_a_hook_before_that_fails_is_a_defect_and_nothing_is_stored(topic: Topic, hooks: SendHooks) -> None:

@@ -112,6 +112,14 @@ def test_delayed_messages_are_not_refused_and_not_counted(client: Client, topic:
     assert group.queue()["next_offset"] == DEPTH + 1
 
 
+def test_what_one_queue_refuses_and_another_fails_is_503(store: TroubledStore, client: Client) -> None:
+    topic = breaking(client, queues=2)
+    topic.group("billing")
+    fill(topic, 0)
+    store.before = throttled_queue(1)
+    assert send(topic, {"queue": 0}, {"queue": 1}).problem == (503, "StoreUnavailable")
+
+
 def test_a_request_to_a_full_queue_is_refused_at_once(topic: Topic, group: Group) -> None:
     fill(topic)
     assert refused(topic.client.post(f"{topic.path}/requests", body="a", timeout_ms=5_000))
@@ -199,6 +207,22 @@ def test_the_slowest_known_consumer_of_a_broadcast_group_counts(client: Client, 
     group.pop(consumer_id="a")
     client.clock.sleep(LOOK_MS)
     assert send(topic).status == 200
+
+
+def test_an_old_topic_is_full_of_what_has_not_expired(client: Client, clock: Clock) -> None:
+    topic = breaking(client, retention_ms=RETENTION_MS_MIN)
+    group = topic.group("billing")
+    send(topic)
+    drain(group)
+    clock.sleep(RETENTION_MS_MIN)
+    send(topic)
+    first_at_ms = clock.ms
+    clock.sleep(1)
+    send(topic, *[{}] * DEPTH)
+    clock.sleep(LOOK_MS)
+    assert f"has not consumed {DEPTH + 1} messages" in send(topic).json["detail"]
+    clock.sleep(first_at_ms + RETENTION_MS_MIN - clock.ms)
+    assert f"has not consumed {DEPTH} messages" in send(topic).json["detail"]
 
 
 def test_expired_messages_do_not_wait(client: Client, clock: Clock) -> None:

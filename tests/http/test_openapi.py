@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -182,13 +183,35 @@ def test_a_request_is_closed_and_takes_null_for_what_may_be_left_out(name: str) 
         ({"body": "a", "tag": "a|b"}, False),
         ({"body": "a", "tag": " a"}, False),
         ({"body": "a", "delay_ms": 1}, True),
+        ({"body": "a", "delay_ms": 0}, True),
+        ({"body": "a", "deliver_at_ms": 1}, True),
         ({"body": "a", "delay_ms": None, "deliver_at_ms": 1}, True),
+        ({"body": "a", "delay_ms": 1, "deliver_at_ms": None}, True),
         ({"body": "a", "delay_ms": 1, "deliver_at_ms": 1}, False),
         ({"body": "a", "delay": 1}, False),
+        ({"body": "a", "properties": {"region": "eu"}}, True),
+        ({"body": "a", "properties": {"region": 1}}, False),
     ],
 )
 def test_a_new_message_has_exactly_one_body_and_a_plain_tag(new_message: dict[str, Any], is_valid: bool) -> None:
     assert validator({"$ref": "#/components/schemas/NewMessage"}).is_valid(new_message) is is_valid
+
+
+def test_the_largest_body_as_bytes_is_as_long_as_its_bytes_in_base64() -> None:
+    schema = SCHEMAS["NewMessage"]["properties"]["body_base64"]
+    assert schema["maxLength"] == len(base64.b64encode(bytes(limits.BODY_BYTES_MAX)))
+    assert schema["contentEncoding"] == "base64"
+
+
+def test_a_pattern_of_names_has_their_characters_and_stars() -> None:
+    schema = SCHEMAS["Right"]["properties"]["topics"]
+    assert [validator(schema).is_valid(pattern) for pattern in ("a*.b", "a?", "")] == [True, False, False]
+
+
+def test_of_all_lists_in_requests_only_the_acks_of_a_pop_may_be_empty() -> None:
+    requests = [name for name in SCHEMAS if name.endswith("Request") or name == "Right"]
+    lists = {f"{name}.{field}": part for name in requests for field, part in SCHEMAS[name]["properties"].items()}
+    assert [name for name, part in lists.items() if "items" in part and not part["minItems"]] == ["PopRequest.ack"]
 
 
 def test_every_operation_lists_every_status_that_it_can_answer() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.admin.draining import DELAYED_LATE_MS
-from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
+from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS, QUEUES_MAX
 from chalicelib.catalogue.scaling import CHANGES_MAX
 from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from chalicelib.producing.key_hash import queue_of_key
@@ -150,9 +150,10 @@ def test_queues_that_are_too_many_are_written_for_20_seconds_more(orders: Topic,
 
 def test_a_named_queue_that_is_too_many_is_refused_at_once(client: Client, orders: Topic) -> None:
     resize(orders, 2)
-    refused = client.post(f"{orders.path}/messages", messages=[{"body": "a", "queue": 2}])
-    assert refused.problem == (400, "InvalidField")
-    assert "messages[0].queue" in refused.json["detail"]
+    for queue in (2, QUEUES_MAX):
+        refused = client.post(f"{orders.path}/messages", messages=[{"body": "a", "queue": queue}])
+        assert refused.problem == (400, "InvalidField")
+        assert refused.json["detail"] == f"field 'messages[0].queue' must be an integer from 0 to 1; it is {queue}"
     assert orders.details()["queue_offsets"][2]["end_offset"] == 0
 
 
