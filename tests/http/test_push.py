@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from chalicelib.base.limits import NACK_DELAY_MS_MAX, PUSH_SECRETS_MAX
 from chalicelib.consuming import claim
 from chalicelib.push.dispatcher import RUN_MS
 from chalicelib.push.outside import Answer
+from chalicelib.table.writes import Item, Write
 from tests.http.test_metrics import Scrape
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
@@ -164,6 +167,8 @@ def test_a_call_carries_messages_as_a_pop_does_without_receipts(topic: Topic, gr
     run(group)
     [call] = consumer.calls
     assert (call.url, call.timeout_ms, call.headers["content-type"]) == (URL, 10_000, "application/json")
+    assert call.headers["user-agent"].startswith("Decant/")
+    assert re.fullmatch("msg_[0-9a-f]{32}", call.headers["webhook-id"])
     assert call.json == {
         "topic": "orders",
         "group": "billing",
@@ -355,7 +360,10 @@ def test_many_that_a_report_names_are_tried_again(topic: Topic, consumer: Consum
 
 @pytest.mark.parametrize(
     ("header", "wait_ms"),
-    [("20", 20_000), (" 20 ", 20_000), ("Thu, 01 Jan 2026 00:00:20 GMT", 20_000), ("0", 1_000), ("soon", 5_000)],
+    [
+        *(("20", 20_000), (" 20 ", 20_000), ("Thu, 01 Jan 2026 00:00:20 GMT", 20_000), ("0", 1_000), ("soon", 5_000)),
+        *(("Thu, 01 Jan 99999 00:00:20 GMT", 5_000), (f"Thu, 01 Jan {10**20} 00:00:20 GMT", 5_000)),
+    ],
 )
 def test_a_retry_after_delays_the_next_call(
     topic: Topic, consumer: Consumer, clock: Clock, header: str, wait_ms: int
@@ -741,6 +749,21 @@ def test_a_run_of_a_deleted_topic_ends(topic: Topic, group: Group) -> None:
     run(group)
 
 
+@pytest.mark.parametrize("has_topic", [True, False])
+def test_a_run_ends_quietly_when_what_it_serves_is_deleted(
+    topic: Topic, group: Group, consumer: Consumer, caplog: pytest.LogCaptureFixture, has_topic: bool
+) -> None:
+    def delete(_call: Call) -> Answer:
+        other = group.seen_by(topic.client.another())
+        other.delete() if has_topic else other.client.delete(topic.path)
+        return OK
+
+    topic.produce("a", "b")
+    consumer.react = delete
+    run(group, is_staying=True)
+    assert (len(consumer.calls), caplog.records) == (1, [])
+
+
 def test_a_run_that_cannot_read_its_topic_ends_and_says_so(
     topic: Topic, group: Group, store: TroubledStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -762,7 +785,8 @@ def test_secrets_are_shown_once_and_listed_by_id(topic: Topic, group: Group, clo
     first = make_secret(group)
     clock.sleep(5)
     second = make_secret(group)
-    assert first["secret"].startswith("whsec_")
+    assert re.fullmatch("[0-9a-f]{16}", first["secret_id"])
+    assert len(base64.b64decode(first["secret"].removeprefix("whsec_"), validate=True)) == 32
     assert first["secret"] != second["secret"]
     listed = group.client.get(f"{group.path}/push/secrets").json
     place = {"topic": "orders", "group": "billing"}
@@ -773,6 +797,20 @@ def test_secrets_are_shown_once_and_listed_by_id(topic: Topic, group: Group, clo
     assert sorted(listed["secrets"], key=lambda each: each["created_at_ms"]) == expected
     assert listed["next"] is None
     assert "secrets" not in group.progress()
+
+
+def test_a_secret_is_made_though_the_group_changes_meanwhile(topic: Topic, group: Group, store: TroubledStore) -> None:
+    write = store.write
+
+    def meanwhile(change: Write) -> Item:
+        store.write = write  # type: ignore[method-assign]
+        group.seen_by(topic.client.another()).change(max_attempts=3)
+        return write(change)
+
+    store.write = meanwhile  # type: ignore[assignment, method-assign]
+    make_secret(group)
+    assert len(group.client.get(f"{group.path}/push/secrets").json["secrets"]) == 1
+    assert group.progress()["max_attempts"] == 3
 
 
 def test_a_list_of_secrets_is_paged(topic: Topic, group: Group) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
@@ -69,6 +71,15 @@ def test_a_function_that_cannot_be_called_gave_no_answer(stub: Stubber, calls: F
     assert "Rate Exceeded" in calls.invoke("bill", b"{}", 500).trouble
 
 
+@pytest.mark.parametrize("error", [EndpointConnectionError(endpoint_url="https://lambda"), OSError("cut off")])
+def test_lambda_that_is_not_reached_gave_no_answer(error: Exception) -> None:
+    def invoke(**_asked: Any) -> Any:
+        raise error
+
+    calls = Functions(lambda _timeout_ms: SimpleNamespace(invoke=invoke), "decant-dev-push")
+    assert calls.invoke("bill", b"{}", 500).trouble == f"no answer: {error}"
+
+
 def test_what_is_too_long_is_no_answer(stub: Stubber, calls: Functions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "ANSWER_BYTES_MAX", 3)
     returns(stub, b"123")
@@ -99,9 +110,12 @@ def test_a_wake_invokes_the_push_and_does_not_wait(stub: Stubber, calls: Functio
     calls.wake("orders", False)
 
 
-def test_a_wake_that_fails_is_left_to_the_schedule(stub: Stubber, calls: Functions) -> None:
+def test_a_wake_that_fails_is_left_to_the_schedule(
+    stub: Stubber, calls: Functions, caplog: pytest.LogCaptureFixture
+) -> None:
     stub.add_client_error("invoke", "ResourceNotFoundException", "no such function", 404)
     calls.wake("orders", False)
+    assert "the push of topic orders was not woken" in caplog.text
 
 
 def test_without_a_function_for_the_push_nobody_is_woken() -> None:

@@ -130,15 +130,18 @@ class Tired(MemoryStore):
 def test_the_remains_of_a_deleted_topic_are_removed() -> None:
     store = Tired()
     api = instance(store, Clock())
-    api.put_topic("t0", {"queues": 1})
-    produce(api, *noise(3, 20_000))
-    log = Range(f"log#{store.read([Range('topics', ' ', '~')])[0][0]['id']}#0", " ", "~")
+    api.put_topic("t0", {"queues": 3})
+    bodies = noise(3, 20_000)
+    api.produce("t0", {"messages": [{"body": body, "queue": queue} for queue in (0, 2) for body in bodies]})
+    api.produce("t0", {"messages": [{"body": "a", "queue": 2, "delay_ms": HOUR_MS}]})
+    topic_id = store.read([Range("topics", " ", "~")])[0][0]["id"]
+    logs = [Range(f"log#{topic_id}#{queue}", " ", "~") for queue in (0, 2)]
     api.delete_topic("t0")
-    assert all(segment["entries"] for segment in store.read([log])[0])
+    assert all(segment["entries"] for items in store.read(logs) for segment in items)
     store.is_tired = False
     assert api.service.sweeps.expire().as_json() == {"seen": 1, "done": 1}
-    assert [segment["entries"] for segment in store.read([log])[0]] == [[]]
-    assert not any(items for pk, items in store._items.items() if pk.startswith("payload#"))
+    assert [[segment["entries"] for segment in items] for items in store.read(logs)] == [[[]], [[]]]
+    assert not any(items for pk, items in store._items.items() if pk.startswith(("payload#", "delay#")))
     assert api.service.sweeps.expire().as_json() == {"seen": 0, "done": 0}
 
 
@@ -168,6 +171,26 @@ def test_due_messages_are_delivered_though_nobody_pops() -> None:
     assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 2}
     assert totals(api) == (2, 0, 0)
     assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 0}
+
+
+def test_a_sweep_that_meets_trouble_does_the_rest_and_fails() -> None:
+    clock, store = Clock(), MemoryStore()
+    api = instance(store, clock)
+    prepared(api, topics=2)
+    for topic in ("t0", "t1"):
+        api.produce(topic, {"messages": [{"body": "a", "delay_ms": 100}]})
+    clock.sleep(100)
+    first, true = store.read([Range(keys.topics(), keys.FIRST, keys.LAST)])[0][0], store.write
+
+    def troubled(write: Write) -> Item:
+        if first["id"] in write.key.pk:
+            raise StoreUnavailable("throttled")
+        return true(write)
+
+    store.write = troubled  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable, match="throttled"):
+        api.service.sweeps.forward()
+    assert sorted([totals(api, "t0")[0], totals(api, "t1")[0]]) == [0, 1]
 
 
 def test_messages_that_fall_due_during_a_sweep_are_left_to_consumers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import ssl
 import threading
@@ -146,6 +147,14 @@ def test_an_answer_that_is_too_long_is_none(monkeypatch: pytest.MonkeyPatch) -> 
         assert post(server.url).trouble == "status 200, and more than 100 bytes"
         server.respond = answering(200, b"x" * 100)
         assert post(server.url).status == 200
+        server.respond = answering(200, b"x" * 101, **{"content-length": "1000"})  # and the rest never comes
+        assert post(server.url).trouble == "status 200, and more than 100 bytes"
+
+
+def test_an_answer_is_taken_as_it_is_sent() -> None:
+    """A small one that says that it is compressed may be endless."""
+    with serving(answering(200, packed := gzip.compress(b"{}"), content_encoding="gzip")) as server:
+        assert post(server.url) == Answer(200, packed)
 
 
 def hang_up(handler: BaseHTTPRequestHandler, _body: bytes) -> None:
@@ -225,13 +234,15 @@ def certified(folder: Path, name: str) -> ssl.SSLContext:
 
 
 def test_a_certificate_must_be_that_of_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = certified(tmp_path, "shop.example")
+    context, asked = certified(tmp_path, "shop.example"), list[str | None]()
+    context.sni_callback = lambda _socket, name, _context: asked.append(name)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
     with serving(answering(200, b"yes"), context) as server:
         calls = Webhooks(system(), allows_loopback=True, resolve=resolving("127.0.0.1"))
         assert calls.post(f"https://shop.example:{server.server_port}/", {}, b"a", 5_000) == Answer(200, b"yes")
         assert "doesn't match" in calls.post(f"https://other.example:{server.server_port}/", {}, b"b", 5_000).trouble
         assert [body for _, _, body in server.seen] == [b"a"]
+    assert asked == ["shop.example", "other.example"]
 
 
 # -- the whole way ----------------------------------------------------------------------------------------------------
