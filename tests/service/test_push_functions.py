@@ -71,13 +71,19 @@ def test_a_function_that_cannot_be_called_gave_no_answer(stub: Stubber, calls: F
     assert "Rate Exceeded" in calls.invoke("bill", b"{}", 500).trouble
 
 
-@pytest.mark.parametrize("error", [EndpointConnectionError(endpoint_url="https://lambda"), OSError("cut off")])
-def test_lambda_that_is_not_reached_gave_no_answer(error: Exception) -> None:
+UNREACHED = EndpointConnectionError(endpoint_url="https://lambda")
+
+
+def out_of_reach(error: Exception) -> Functions:
     def invoke(**_asked: Any) -> Any:
         raise error
 
-    calls = Functions(lambda _timeout_ms: SimpleNamespace(invoke=invoke), "decant-dev-push")
-    assert calls.invoke("bill", b"{}", 500).trouble == f"no answer: {error}"
+    return Functions(lambda _timeout_ms: SimpleNamespace(invoke=invoke), "decant-dev-push")
+
+
+@pytest.mark.parametrize("error", [UNREACHED, OSError("cut off")])
+def test_lambda_that_is_not_reached_gave_no_answer(error: Exception) -> None:
+    assert out_of_reach(error).invoke("bill", b"{}", 500).trouble == f"no answer: {error}"
 
 
 def test_what_is_too_long_is_no_answer(stub: Stubber, calls: Functions, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +121,8 @@ def test_a_wake_that_fails_is_left_to_the_schedule(
 ) -> None:
     stub.add_client_error("invoke", "ResourceNotFoundException", "no such function", 404)
     calls.wake("orders", False)
-    assert "the push of topic orders was not woken" in caplog.text
+    out_of_reach(UNREACHED).wake("orders", False)
+    assert caplog.text.count("the push of topic orders was not woken") == 2
 
 
 def test_without_a_function_for_the_push_nobody_is_woken() -> None:
