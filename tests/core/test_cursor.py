@@ -505,3 +505,5 @@ def test_a_cursor_that_is_kept_for_its_dead_letters_begins_anew() -> None:
     item = after(item, Write(KEY, (), (Set(("next",), [9]), Set(("segment",), 5), Set(("dead",), 2)))) or {}
     left = after(item, forget(Cursor.of(item), 4, now=8)) or {}
     assert Cursor.of(left) == Cursor(KEY, 8, 4, {}, dead=2)
+    again = after(left, forget(Cursor.of(left), 4, now=7)) or {}  # by a clock that is behind
+    assert Cursor.of(again).epoch == 9

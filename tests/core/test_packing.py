@@ -160,6 +160,7 @@ def test_a_payload_of_several_pieces_goes_to_s3_where_it_may(
     )
     [spilled] = Payloads(store).spill("topic", [(Entry.packed(b"an entry", messages, 0), 0)], 1, *in_items)
     assert spilled.pieces == expected
+    assert all(item["ttl"] == 1 for items in store._items.values() for item in items.values())
     assert Payloads(store).messages("topic", [spilled]) == {spilled.id: messages}
     Payloads(store).remove("topic", [spilled])
     assert not store._blobs

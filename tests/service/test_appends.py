@@ -88,6 +88,7 @@ def test_an_entry_that_lands_while_it_is_searched_is_not_appended_again(world: W
     assert len(world.segments()) > 1
 
     def torn(reads: Sequence[Read]) -> list[list[Item]]:
+        assert all(read.strong for read in reads)  # a weak one may not show the entry
         return [[before if key_of(item) == key_of(before) else item for item in items] for items in true(reads)]
 
     world.store.read = torn  # type: ignore[method-assign]

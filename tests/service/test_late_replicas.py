@@ -79,6 +79,16 @@ def test_ends_of_logs_and_resets_to_an_instant_count_the_newest(world: World) ->
     assert world.group.queue(1)["committed_offset"] == 2
 
 
+def test_a_reset_reaches_a_consumer_that_has_just_come(world: World) -> None:
+    world.topic.produce("a", queue=0)
+    assert bodies(world.everyone.pop(consumer_id="ann")["messages"]) == ["old", "a"]
+    world.everyone.seen_by(world.look()).reset("now")
+    world.store.past = None
+    world.topic.produce("b", queue=0)
+    world.clock.sleep(60_000)
+    assert bodies(world.everyone.pop(consumer_id="ann")["messages"]) == ["b"]
+
+
 def test_a_token_is_found_as_soon_as_it_is_made(world: World) -> None:
     token_id = world.client.post("/tokens", name="a", rights=[ALL_RIGHTS]).json["token_id"]
     assert world.look().get(f"/tokens/{token_id}").status == 200
