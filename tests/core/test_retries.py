@@ -121,6 +121,18 @@ def test_a_retry_that_was_settled_since_does_not_move() -> None:
     assert not all(holds(guard, item) for guard in on_cursor.guards)
 
 
+def test_of_two_who_make_the_first_page_the_second_is_refused() -> None:
+    item, seen = cursor(waiting(2))
+    first, second = (put_away(seen, RetryPage.holding(lease.token, [lease]), [lease])[0] for lease in seen.owing)
+    assert not all(holds(guard, written(item, first)) for guard in second.guards)
+
+
+def test_the_page_that_is_due_first_comes_back_first() -> None:
+    noted = {"a": (NOW - 1, 9), "b": (NOW - 1, 8), "c": (NOW, 1), "d": (NOW + 1, 0)}
+    pages = {name: RetryPage(name, due, 1, low) for name, (due, low) in noted.items()}
+    assert due_page(replace(cursor([])[1], pages=pages), NOW, 1) == pages["b"]
+
+
 @pytest.mark.parametrize(
     ("due", "want", "leases", "comes"),
     [
