@@ -11,6 +11,7 @@ from chalicelib.api import Api
 from chalicelib.base.limits import HOUR_MS
 from chalicelib.cursors.cursor import Cursor, RetryPage
 from chalicelib.store import Keys, Read
+from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Remove, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
@@ -62,19 +63,19 @@ def _in_a_page(api: Api, store: MemoryStore) -> tuple[RetryPage, str]:
     return page, next(message["receipt"] for message in taken if message["offset"] in paged)
 
 
-def _cursor_key(api: Api) -> Key:
+def _cursor_key(api: Api, consumer: str = "") -> Key:
     topic = api.service.env.catalogue.current_topic("t")
-    return api.service.env.catalogue.group(topic, "g").cursor_key(0)
+    return api.service.env.catalogue.group(topic, "g").cursor_key(0, keys.consumer(consumer) if consumer else "")
 
 
-def _cursor(api: Api, store: MemoryStore) -> Cursor:
-    return Cursor.of(MemoryStore.read(store, [Keys([_cursor_key(api)])])[0][0])
+def _cursor(api: Api, store: MemoryStore, consumer: str = "") -> Cursor:
+    return Cursor.of(MemoryStore.read(store, [Keys([_cursor_key(api, consumer)], strong=True)])[0][0])
 
 
-def _forget_settled(api: Api, store: MemoryStore) -> None:
+def _forget_settled(api: Api, store: MemoryStore, consumer: str = "") -> None:
     """As if there had been too many to keep."""
-    settled = [lease for lease in _cursor(api, store).leases.values() if not lease.owed]
-    store.write(Write(_cursor_key(api), (), tuple(Remove(lease.path) for lease in settled)))
+    settled = [lease for lease in _cursor(api, store, consumer).leases.values() if not lease.owed]
+    store.write(Write(_cursor_key(api, consumer), (), tuple(Remove(lease.path) for lease in settled)))
 
 
 def _bring_back(api: Api, store: MemoryStore, page: RetryPage) -> None:
@@ -89,6 +90,21 @@ def test_by_message_an_ack_finds_the_page_of_a_retry_by_stale_reads() -> None:
     receipts = [message["receipt"] for message in taken[::2]]  # neighbours would share a lease
     api.nack("t", "g", {"receipts": receipts, "delay_ms": HOUR_MS})
     assert instance(store, clock, seed=2).ack("t", "g", {"receipts": receipts}) == {"acked": 65, "failed": []}
+
+
+@pytest.mark.parametrize("consumer", ["", "ann"])
+def test_a_late_ack_of_a_message_that_has_just_died_is_refused(consumer: str) -> None:
+    """Of the consumer of a broadcast group too."""
+    store, clock = LateStore(), Clock()
+    api = with_messages(store, clock, 2, mode="broadcast" if consumer else "clustering")
+    taken = api.pop("t", "g", {"consumer_id": consumer} if consumer else {})["messages"]
+    store.fall_behind()
+    dead, acked = ([message["receipt"]] for message in taken)
+    api.bury("t", "g", {"receipts": dead})
+    api.ack("t", "g", {"receipts": acked})
+    _forget_settled(api, store, consumer)
+    answer = instance(store, clock, seed=7).ack("t", "g", {"receipts": dead + acked})
+    assert answer == {"acked": 1, "failed": [{"receipt": dead[0], "code": "LeaseLost"}]}
 
 
 class Overtaken(MemoryStore):
