@@ -152,8 +152,8 @@ def test_what_is_due_first_in_any_queue_comes_in_its_minute(
     api: Api, store: MemoryStore, clock: Clock, is_forgotten: bool
 ) -> None:
     """`is_forgotten`: the hourly sweep of all topics makes the appointments again."""
-    api.put_topic("t", {"queues": 2})
-    for queue, minute in enumerate((80, 110)):
+    api.put_topic("t", {"queues": 3})
+    for queue, minute in enumerate((80, 95, 110)):
         api.produce("t", {"messages": [{"body": "a", "queue": queue}]})
         assert api.pop("t", "g", {"invisible_ms": minute * MINUTE_MS - 1})["messages"]
         api.produce("t", {"messages": [{"body": "a", "queue": queue, "delay_ms": (minute - 10) * MINUTE_MS - 1}]})
@@ -165,7 +165,7 @@ def test_what_is_due_first_in_any_queue_comes_in_its_minute(
         minutes(api, clock, 1)
         group = api.get_group("t", "g")
         seen.setdefault((group["ready"], group["dead"]), minute)
-    assert seen == {(0, 0): 1, (1, 0): 70, (1, 1): 80, (2, 1): 100, (2, 2): 110}
+    assert seen == {(0, 0): 1, (1, 0): 70, (1, 1): 80, (2, 1): 85, (2, 2): 95, (3, 2): 100, (3, 3): 110}
 
 
 @pytest.mark.parametrize(("invisible_ms", "minute"), [(30_000, 1), (10 * MINUTE_MS, 10)])

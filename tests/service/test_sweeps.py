@@ -173,24 +173,33 @@ def test_due_messages_are_delivered_though_nobody_pops() -> None:
     assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 0}
 
 
-def test_a_sweep_that_meets_trouble_does_the_rest_and_fails() -> None:
+@pytest.mark.parametrize("sweep", ["forward", "revive"])
+def test_a_sweep_that_meets_trouble_does_the_rest_and_fails(sweep: str) -> None:
     clock, store = Clock(), MemoryStore()
     api = instance(store, clock)
     prepared(api, topics=2)
     for topic in ("t0", "t1"):
-        api.produce(topic, {"messages": [{"body": "a", "delay_ms": 100}]})
+        api.produce(topic, {"messages": [{"body": "a", **({"delay_ms": 100} if sweep == "forward" else {})}]})
+        api.pop(topic, "g", {"invisible_ms": 100})
     clock.sleep(100)
-    first, true = store.read([Range(keys.topics(), keys.FIRST, keys.LAST)])[0][0], store.write
+    first = store.read([Range(keys.topics(), keys.FIRST, keys.LAST)])[0][0]["id"]
+    alone, together = store.write, store.write_together
 
-    def troubled(write: Write) -> Item:
-        if first["id"] in write.key.pk:
+    def write(write: Write) -> Item:
+        if first in write.key.pk:
             raise StoreUnavailable("throttled")
-        return true(write)
+        return alone(write)
 
-    store.write = troubled  # type: ignore[method-assign]
+    def write_together(writes: Sequence[Write]) -> None:
+        if any(first in write.key.pk for write in writes):
+            raise StoreUnavailable("throttled")
+        together(writes)
+
+    store.write, store.write_together = write, write_together  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable, match="throttled"):
-        api.service.sweeps.forward()
-    assert sorted([totals(api, "t0")[0], totals(api, "t1")[0]]) == [0, 1]
+        getattr(api.service.sweeps, sweep)()
+    ready, dead = (sum(each) for each in list(zip(totals(api, "t0"), totals(api, "t1"), strict=True))[::2])
+    assert (ready, dead) == ((1, 0) if sweep == "forward" else (1, 1))
 
 
 def test_messages_that_fall_due_during_a_sweep_are_left_to_consumers() -> None:
