@@ -235,3 +235,11 @@ def test_acks_ride_along_with_a_claim_that_passes(topic: Topic, group: Group) ->
     answer = some.pop(max_messages=1, ack=[first["receipt"]])
     assert (answer["acked"], offsets(answer["messages"])) == (1, [3])
     assert some.totals() == (0, 1, 0, 0)
+
+
+def test_nothing_is_passed_that_the_filter_was_not_asked_about(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skip, "FILTERED_BYTES_MAX", 1)  # one call's messages at a time
+    group = topic.group("g", filter={"tags": ["paid"]})
+    for number in range(12):
+        topic.produce({"body": str(number), "tag": "paid" if number in (1, 2, 5, 8) else "open"})
+    assert bodies(group.drained()) == ["1", "2", "5", "8"]

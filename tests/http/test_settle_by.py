@@ -53,6 +53,16 @@ def test_by_message_a_receipt_from_before_a_redelivery_acks(topic: Topic, clock:
     assert group.totals() == (0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("rule", ["message", "delivery"])
+def test_several_leases_are_extended_in_place_together(topic: Topic, clock: Clock, acting: str, rule: str) -> None:
+    group = by(topic, rule)
+    topic.produce("a", "b", "c")
+    taken = [group.take_one() for _ in range(3)]
+    assert len(extended(seen(group, acting), *taken, invisible_ms=HOUR_MS)) == 3
+    clock.sleep(HOUR_MS - 1)
+    assert group.pop()["messages"] == []
+
+
 @pytest.mark.parametrize("verb", ["extend", "nack", "bury"])
 def test_by_message_a_receipt_from_before_a_redelivery_does_all_else(
     topic: Topic, clock: Clock, acting: str, verb: str
