@@ -97,6 +97,13 @@ class Scene(Stage):
         return sorted(self.left("orders")), sorted(dead)
 
 
+def test_a_sweep_counts_the_tasks_it_found_and_the_messages_it_moved() -> None:
+    scene = Scene().started()
+    scene.now += 3_600_000
+    service = scene.instance()
+    assert service.sweeps.move(service.moves).as_json() == {"seen": 1, "done": 2}
+
+
 @pytest.mark.parametrize("reads", [False, True])
 def test_messages_move_back_whole(instance: Callable[[], Api], topic: str, reads: bool) -> None:
     api = instance()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -10,12 +11,12 @@ from chalice.test import Client
 import app
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOUR_MS, IDLE_CONSUMER_MS, MINUTE_MS
+from chalicelib.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, IDLE_CONSUMER_MS, MINUTE_MS
 from chalicelib.store import Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Write
-from chalicelib.upkeep import rounds
+from chalicelib.upkeep import expiry, rounds
 from chalicelib.upkeep.sweeps import SWEEP_MS
 from local.memory.store import MemoryStore
 from tests.store.strict import StrictStore
@@ -228,3 +229,170 @@ def test_the_schedule_runs_them() -> None:
                 assert client.lambda_.invoke(name, event).payload == {"seen": 0, "done": 0}
     finally:
         wiring.use(None)
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds and removals go one or two items at a time, so that what is counted is of several pages."""
+    monkeypatch.setattr(rounds, "_PAGE", 1)
+    monkeypatch.setattr(expiry, "_PAGE", 3)
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_sweep_counts_the_delayed_messages_of_all_topics() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api, topics=2, queues=2)
+    for topic, counts in (("t0", (40, 2)), ("t1", (1, 3))):
+        for queue, count in enumerate(counts):
+            for _ in range(count):
+                api.produce(topic, {"messages": [{"body": "a", "delay_ms": 100, "queue": queue}]})
+    clock.sleep(100)
+    assert api.service.sweeps.forward().as_json() == {"seen": 4, "done": 46}
+    assert totals(api, "t0") == (42, 0, 0)
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_sweep_counts_the_pushes_and_the_forgotten_consumers_of_all_topics() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api, topics=2)
+    for topic in ("t0", "t1"):
+        api.put_group(topic, "pushed", {"push": {"url": "https://example.com/hook"}})
+        api.put_group(topic, "all", {"mode": "broadcast"})
+        produce(api, "a", topic=topic)
+        for consumer in ("x", "y"):
+            api.pop(topic, "all", {"consumer_id": consumer})
+    woken: list[str] = []
+    assert api.service.sweeps.push(lambda name, _: woken.append(name)).as_json() == {"seen": 2, "done": 2}
+    assert sorted(woken) == ["t0", "t1"]
+    clock.sleep(IDLE_CONSUMER_MS + 1_000)
+    assert api.service.sweeps.expire().as_json() == {"seen": 2, "done": 4}
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_sweep_counts_the_queues_that_left_all_topics() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api, topics=2, queues=2)
+    for topic in ("t0", "t1"):
+        api.put_topic(topic, {"queues": 1})
+    clock.sleep(HOUR_MS)
+    assert api.service.sweeps.check().as_json() == {"seen": 2, "done": 2}
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_sweep_counts_the_remains_of_all_deleted_topics() -> None:
+    store = Tired()
+    api = instance(store, Clock())
+    prepared(api, topics=2)
+    for topic in ("t0", "t1"):
+        produce(api, "a", topic=topic)
+        api.delete_topic(topic)
+    store.is_tired = False
+    assert api.service.sweeps.expire().as_json() == {"seen": 2, "done": 2}
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_a_sweep_counts_what_has_expired_in_all_queues() -> None:
+    clock, store = Clock(), MemoryStore()
+    api = instance(store, clock)
+    api.put_topic("t0", {"queues": 2, "retention_ms": HOUR_MS})
+    for group in ("g", "h"):
+        api.put_group("t0", group, GROUP)
+    for queue in (0, 1):
+        for body in noise(8, 20_000):
+            api.produce("t0", {"messages": [{"body": body, "queue": queue}]})
+            api.produce("t0", {"messages": [{"body": "later", "queue": queue, "delay_ms": 1}]})
+            clock.sleep(10)
+            api.service.sweeps.forward()
+    for group in ("g", "h"):
+        while got := api.pop("t0", group, {"max_messages": 100})["messages"]:
+            api.nack("t0", group, {"receipts": [each["receipt"] for each in got]})
+    clock.sleep(HOUR_MS + EXPIRED_KEPT_MS)
+    kinds = ("log#", "promotions#", "dead#")
+    before = items_of(store, *kinds)
+    done = api.service.sweeps.expire().done
+    assert done == before - items_of(store, *kinds) > 40
+
+
+def items_of(store: MemoryStore, *prefixes: str) -> int:
+    return sum(len(items) for pk, items in store._items.items() if pk.startswith(prefixes))
+
+
+def test_a_sweep_of_a_topic_that_is_deleted_meanwhile_counts_nothing() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api, queues=2)
+    api.put_topic("t0", {"queues": 1})
+    api.produce("t0", {"messages": [{"body": "a", "delay_ms": 100}]})
+    clock.sleep(100)
+
+    def gone(*_: object) -> int:
+        raise TopicNotFound("t0")
+
+    sweeps = api.service.sweeps
+    sweeps._promoter.promote = gone  # type: ignore[method-assign, assignment]
+    sweeps._expiry.trim = gone  # type: ignore[method-assign, assignment]
+    sweeps._admin.draining.step = gone  # type: ignore[method-assign, assignment]
+    assert (sweeps.forward().done, sweeps.check().done, sweeps.expire().done) == (0, 0, 0)
+
+
+def told(api: Api) -> list[dict[str, object]]:
+    """The log lines from now on."""
+    lines: list[dict[str, object]] = []
+    api.service.telemetry.log_to(lambda line: lines.append(json.loads(line)), "decant")
+    return lines
+
+
+def test_a_sweep_tells_what_it_did_beside_what_it_is() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api)
+    produce(api, "a")
+    api.pop("t0", "g", {})
+    clock.sleep(MINUTE_MS)
+    lines = told(api)
+    api.service.sweeps.revive()
+    assert [(line["sweep"], line["seen"], line["done"]) for line in lines] == [("revive", 1, 1)]
+
+
+def test_a_check_tells_the_backlog_of_a_calm_group() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api)
+    api.put_group("t0", "g", {**GROUP, "alarm": {"ready": 9}})
+    produce(api, "a", "b")
+    got = api.pop("t0", "g", {"max_messages": 2})["messages"]
+    api.nack("t0", "g", {"receipts": [each["receipt"] for each in got]})
+    clock.sleep(MINUTE_MS)
+    lines = told(api)
+    assert api.service.sweeps.check().as_json() == {"seen": 1, "done": 0}
+    [backlog] = [line for line in lines if line["operation"] == "backlog"]
+    assert (backlog["Ready"], backlog["DeadLetters"], backlog["OldestAge"]) == (0, 2, 0)
+
+
+@pytest.mark.parametrize("meanwhile", ["another check raises it", "the group is deleted"])
+def test_a_check_that_raises_no_alarm_counts_none(meanwhile: str) -> None:
+    clock, store = Clock(), MemoryStore()
+    api, other = instance(store, clock), instance(store, clock, 1)
+    prepared(api)
+    api.put_group("t0", "g", {**GROUP, "alarm": {"ready": 1}})
+    produce(api, "a", "b")
+    api.service.sweeps.check()
+    api.service.sweeps.check()
+    clock.sleep(MINUTE_MS)
+    got = api.pop("t0", "g", {"max_messages": 2})["messages"]
+    api.ack("t0", "g", {"receipts": [each["receipt"] for each in got]})
+    clock.sleep(MINUTE_MS)
+    groups, details = api.service.sweeps._alarms._groups, api.service.sweeps._alarms._groups.details
+
+    def late(*arguments: object) -> object:
+        if meanwhile == "the group is deleted":
+            other.delete_group("t0", "g")
+        else:
+            assert other.service.sweeps.check().done == 1
+        return details(*arguments)  # type: ignore[arg-type]
+
+    groups.details = late  # type: ignore[method-assign, assignment]
+    assert api.service.sweeps.check().as_json() == {"seen": 1, "done": 0}
