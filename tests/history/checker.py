@@ -28,7 +28,7 @@ from tests.history import (
     transactions,
     zones,
 )
-from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
+from tests.history.facts import NEVER_MS, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
 """Two callers' clocks differ by at most this."""
@@ -54,15 +54,12 @@ class Case:
         self.waiting = {sent.body for sent in history.sent if sent.due_ms}
         self.waiting.update(body for begun in history.begun for body in begun.bodies)
         """What waits before it enters the log, for its time or for a decision."""
-        self.cancels: dict[str, list[Cancelled]] = defaultdict(list)
         self.ids_seen: dict[str, int] = {}
         """When a message was first delivered to anybody."""
         for delivery in history.delivered:
             self.ids_seen[delivery.message_id] = min(
                 delivery.answered_ms, self.ids_seen.get(delivery.message_id, NEVER_MS)
             )
-        for cancel in history.cancels:
-            self.cancels[cancel.message_id].append(cancel)
         for reset in history.resets:
             self.resets[reset.group].append(reset)
         for delivered in history.delivered:
@@ -120,7 +117,11 @@ class Case:
     def gone_ms(self, place: Place) -> int:
         """The earliest that a call may not show the message any more: its own time to live is over, or it is removed
         because it had expired."""
-        return min(self.spent_ms(place), self.expires_ms(place) + self.history.expired_kept_ms)
+        return min(self.spent_ms(place), self.removed_ms(place))
+
+    def removed_ms(self, place: Place) -> int:
+        """The earliest that the message can be removed because it had expired."""
+        return self.expires_ms(place) + self.history.expired_kept_ms
 
     def spent_ms(self, place: Place) -> int:
         """The earliest that the message's own time to live can have been over."""
@@ -258,9 +259,16 @@ def _look_ups_match_the_log(case: Case) -> Iterator[str]:
 
 
 def _a_delayed_message_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:
+    """Once a delivered message has expired and is removed, nobody knows of it any more."""
     there = set(case.history.ids.values())
+    gone_ms = {message_id: case.removed_ms(place) - SKEW_MS for place, message_id in case.history.ids.items()}
+    judged = [
+        cancel
+        for cancel in case.history.cancels
+        if cancel.outcome != "MessageNotFound" or cancel.at_ms < gone_ms.get(cancel.message_id, NEVER_MS)
+    ]
     for message_id in {sent.message_id for sent in case.history.sent if sent.message_id and sent.told_due_ms}:
-        told = [asked.outcome for asked in case.cancels.get(message_id, ())]
+        told = [cancel.outcome for cancel in judged if cancel.message_id == message_id]
         if message_id in there and {"ok", "MessageNotFound"} & set(told):
             yield f"{message_id} was delivered, and cancelling it was answered {told}"
         if message_id not in there and "AlreadyDelivered" in told:
@@ -269,7 +277,7 @@ def _a_delayed_message_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:
             yield f"{message_id} was to be delivered and never was; cancelling it was answered {told}"
         if told.count("ok") > 1:
             yield f"{message_id} was cancelled twice"
-    for cancel in case.history.cancels:
+    for cancel in judged:
         known = case.ids_seen.get(cancel.message_id, NEVER_MS)
         if cancel.began_ms > known and cancel.outcome not in ("AlreadyDelivered", "unknown"):
             yield f"{cancel.message_id} came at {known}, and cancelling it was answered {cancel.outcome} later"

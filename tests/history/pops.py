@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
+from math import ceil
 from typing import TYPE_CHECKING
 
 from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
@@ -159,8 +160,8 @@ def _may_be_unseen(history: History, group: str, place: Place, over: Collection[
 
 
 def a_group_keeps_to_its_rate(case: Case, skew_ms: int) -> Iterator[str]:
-    """What is taken within less than a second is of two windows at most, each of a second by the clocks of all, and of
-    three whatever clocks say."""
+    """Windows begin a second apart, by the clocks of all. So what is taken within n seconds, less the difference of the
+    clocks, is of n + 1 windows at most."""
     taken: dict[str, list[Delivered]] = defaultdict(list)
     for (group, _), leases in case.leases():
         until_ms = case.history.rated_until_ms.get(group, NEVER_MS)
@@ -169,7 +170,8 @@ def a_group_keeps_to_its_rate(case: Case, skew_ms: int) -> Iterator[str]:
     for group, leases in taken.items():
         for first in leases:
             later = [lease.answered_ms for lease in leases if first.first_ms <= lease.first_ms]
-            for windows, within_ms in ((2, SECOND_MS - skew_ms), (3, SECOND_MS)):
+            for windows in range(2, 3 + ceil(skew_ms / SECOND_MS)):
+                within_ms = (windows - 1) * SECOND_MS - skew_ms
                 count = sum(ms < first.first_ms + within_ms for ms in later)
                 if count > windows * case.history.rate:
                     yield f"{group} took {count} messages within {within_ms} ms from {first.first_ms} on"

@@ -556,6 +556,28 @@ def test_a_delayed_message_comes_or_is_cancelled_as_answered(judged: History, is
     assert broken(judged) == (set() if is_fine else {"a_delayed_message_comes_once_or_is_cancelled"})
 
 
+@pytest.mark.parametrize(("at_ms", "is_fine"), [(3_099 - SKEW_MS, False), (3_100 - SKEW_MS, True)])
+def test_a_delivered_message_that_was_removed_is_not_found(at_ms: int, is_fine: bool) -> None:
+    judged = replace(waits("AlreadyDelivered", is_there=True), retention_ms=1_000, expired_kept_ms=100)
+    judged.cancels.append(Cancelled("id", at_ms, at_ms, "MessageNotFound"))
+    assert broken(judged) == (set() if is_fine else {"a_delayed_message_comes_once_or_is_cancelled"})
+
+
+@pytest.mark.parametrize(
+    ("skew_ms", "last_ms", "is_wrong"),
+    [(0, 999, True), (0, 1_000, False), (500, 499, True), (500, 500, False), (2_000, 0, False)],
+)
+def test_a_group_takes_two_windows_and_more_where_clocks_differ(
+    monkeypatch: pytest.MonkeyPatch, skew_ms: int, last_ms: int, is_wrong: bool
+) -> None:
+    monkeypatch.setattr(checker, "SKEW_MS", skew_ms)
+    leases = [
+        replace(delivered(f"r{offset}", 2_000, 9_000), place=(0, offset), first_ms=ms, answered_ms=ms)
+        for offset, ms in enumerate((0, 0, last_ms))
+    ]
+    assert ("a_group_keeps_to_its_rate" in broken(history(*leases, rate=1))) == is_wrong
+
+
 def test_look_ups_that_do_not_match_the_log_are_named() -> None:
     assert broken(history(look_ups=["id is not found"])) == {"look_ups_match_the_log"}
 

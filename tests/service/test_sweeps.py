@@ -233,9 +233,9 @@ def test_the_schedule_runs_them() -> None:
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds and removals go one or two items at a time, so that what is counted is of several pages."""
+    """Rounds and removals go an item at a time, so that what is counted is of several pages."""
     monkeypatch.setattr(rounds, "_PAGE", 1)
-    monkeypatch.setattr(expiry, "_PAGE", 3)
+    monkeypatch.setattr(expiry, "_PAGE", 2)
 
 
 @pytest.mark.usefixtures("small_pages")
