@@ -86,6 +86,7 @@ def a_repeated_attempt_gets_the_same_messages(
             if not held or second.began_ms < first.at_ms or _is_reset_between(history, first, second):
                 continue
             over = {place for place in {*history.log, *places.values()} if gone_ms(place) <= first.at_ms + skew_ms}
+            over |= {place for place, lost_ms in history.lost.items() if lost_ms <= first.at_ms}
             others = {
                 receipt
                 for receipt in again - got - renewed
@@ -152,8 +153,8 @@ def extended_unheard(history: History) -> dict[str, int]:
 
 def _may_be_unseen(history: History, group: str, place: Place, over: Collection[Place]) -> bool:
     """Whether a call may have taken the message and not answered it. `over`: messages whose own time to live may be
-    over by then. By the clock of the call, that of this message may be; and in an ordered group the message waits for
-    an earlier one that is over and could not be settled."""
+    over by then, or whose payload is lost. By the clock of the call, that of this message may be; and in an ordered
+    group the message waits for an earlier one that is over and could not be settled."""
     rules = history.rules.get(group)
     is_ordered = rules is not None and rules.ordered
     return place in over or (bool(is_ordered) and any(other[0] == place[0] and other < place for other in over))

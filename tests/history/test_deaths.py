@@ -101,15 +101,21 @@ def test_a_repeat_need_not_bring_what_was_removed(expired_kept_ms: int, is_wrong
     assert ("a_repeated_attempt_gets_the_same_messages" in broken(judged)) == is_wrong
 
 
-@pytest.mark.parametrize(("ordered", "wrong"), [(True, 0), (False, 1)])
-def test_a_repeat_of_an_ordered_group_brings_what_an_expired_one_held_up(ordered: bool, wrong: int) -> None:
-    """The first call could not settle it, or did not hear that it had: seed 20046231 of a run."""
+@pytest.mark.parametrize(
+    ("ordered", "expired_ms", "lost_ms", "wrong"),
+    [(True, 150, NEVER_MS, 0), (False, 150, NEVER_MS, 1), (True, NEVER_MS, 200, 0), (True, NEVER_MS, 201, 1)],
+)
+def test_a_repeat_of_an_ordered_group_brings_what_one_that_is_gone_held_up(
+    ordered: bool, expired_ms: int, lost_ms: int, wrong: int
+) -> None:
+    """The first call could not settle it, or did not hear that it had: seeds 20046231 and 84027572 of runs."""
     held_up = replace(delivered("s", 400, 5_000), place=(0, 1))
     pops = [attempt(100, 200, ["r"]), attempt(300, 400, ["r", "s"])]
     judged = History(delivered=[replace(delivered("r", 200, 5_000), place=(1, 0)), held_up], pops=pops)
     judged.rules = {"g": Rules(5, 10, ordered=ordered)}
-    judged.log = {(0, 0): "expired", (0, 1): "b", (1, 0): "a"}
-    ends = {(0, 0): 150, (0, 1): NEVER_MS, (1, 0): NEVER_MS}
+    judged.log = {(0, 0): "gone", (0, 1): "b", (1, 0): "a"}
+    judged.lost = {(0, 0): lost_ms}
+    ends = {(0, 0): expired_ms, (0, 1): NEVER_MS, (1, 0): NEVER_MS}
     assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
 
 
