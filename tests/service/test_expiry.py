@@ -16,6 +16,7 @@ from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AG
 from chalicelib.log.segment import Segment
 from chalicelib.store import Range, Read
 from chalicelib.table.writes import Item, key_of
+from chalicelib.telemetry.record import Record, recording
 from chalicelib.upkeep import expiry
 from local.memory.store import MemoryStore
 from tests.store.strict import StrictStore
@@ -240,6 +241,41 @@ def test_an_ordered_pop_settles_expired_messages_and_delivers_the_next(world: Wo
     world.produce("new")
     world.sweep()
     assert bodies(world.take(1, "h", api=world.another())) == ["new"]
+
+
+def counts(world: World, group: str) -> dict[tuple[str, str, str], int]:
+    """What is counted while a group takes what it can."""
+    with recording(record := Record("pop")):
+        world.take(10, group, world.another())
+    return {name: number for name, number in record.counts.items() if name[0] not in ("popped", "redelivered")}
+
+
+def test_each_message_that_has_expired_is_counted_once_for_its_group(world: World) -> None:
+    world.produce(BIG, *["small"] * 2 * PER_SEGMENT)
+    receipts = [each["receipt"] for each in world.take(3)]
+    world.api.nack("t", "g", {"receipts": receipts, "delay_ms": 2 * GONE_MS})
+    world.clock.sleep(2 * GONE_MS)
+    world.produce("new")
+    world.sweep()
+    assert counts(world, "g") == {("expired", "t", "g"): 1 + 2 * PER_SEGMENT}
+
+
+def test_messages_that_expire_before_their_key_has_its_turn_are_counted(world: World) -> None:
+    world.group("h", ordered="key")
+    world.produce("a", "b", "c", key="k")
+    assert bodies(world.take(2, "h")) == ["a", "b"]
+    world.produce("x", key="other")
+    world.clock.sleep(KEPT_MS + 1)
+    world.produce("new", key="third")
+    assert counts(world, "h") == {("expired", "t", "h"): 2}
+
+
+def test_messages_that_a_pop_finds_without_attempts_are_counted_as_dead(world: World) -> None:
+    world.group("g", max_attempts=1, invisible_ms=1_000)
+    world.produce("a", "b")
+    world.take(2)
+    world.clock.sleep(1_000)
+    assert counts(world, "g") == {("dead", "t", "g"): 2}
 
 
 def test_a_dead_letter_goes_with_its_message(world: World) -> None:
