@@ -105,7 +105,7 @@ def test_a_repeat_need_not_bring_what_was_removed(expired_kept_ms: int, is_wrong
     ("ordered", "expired_ms", "lost_ms", "wrong"),
     [(True, 150, NEVER_MS, 0), (False, 150, NEVER_MS, 1), (True, NEVER_MS, 200, 0), (True, NEVER_MS, 201, 1)],
 )
-def test_a_repeat_of_an_ordered_group_brings_what_one_that_is_gone_held_up(
+def test_a_repeat_of_an_ordered_group_brings_what_a_gone_one_held_up(
     ordered: bool, expired_ms: int, lost_ms: int, wrong: int
 ) -> None:
     """The first call could not settle it, or did not hear that it had: seeds 20046231 and 84027572 of runs."""

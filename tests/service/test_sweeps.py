@@ -253,7 +253,7 @@ def test_a_sweep_counts_the_delayed_messages_of_all_topics() -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_sweep_counts_the_pushes_and_the_forgotten_consumers_of_all_topics() -> None:
+def test_a_sweep_counts_pushes_and_forgotten_consumers_of_all_topics() -> None:
     clock = Clock()
     api = instance(MemoryStore(), clock)
     prepared(api, topics=2)
