@@ -174,8 +174,8 @@ TWINS = Plan(
 """For bugs that show where instances serve topics that are alike."""
 RATED = Plan(skew_ms=0, rate=4, consumers=5, pops=10, messages=30, pop_sizes=(1, 4, 10), groups=2)
 """For bugs that show where groups may take few messages a second."""
-RATED_APART = replace(RATED, skew_ms=10_000)
-"""The same by clocks that are far apart."""
+RATED_APART = replace(RATED, skew_ms=2_000)
+"""The same by clocks that are apart: at 2 s a group may take 4 windows within a second, at 10 s 12, which is all."""
 SKEWED = Plan(
     skew_ms=10_000,
     groups=2,
