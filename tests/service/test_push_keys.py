@@ -97,6 +97,18 @@ def test_when_a_key_is_removed_the_secrets_of_the_others_sign() -> None:
     assert len(call.headers["webhook-signature"].split()) == 1
 
 
+def test_a_deleted_secret_signs_no_later_call() -> None:
+    stage = Stage()
+    older, newer = stage.api.make_push_secret("orders", "billing"), stage.secret()
+    [call] = stage.pushed()
+    assert is_signed(call, older["secret"])
+    stage.api.delete_push_secret("orders", "billing", older["secret_id"])
+    stage.place.clock.ms += HEARD_MS
+    [call] = stage.pushed()
+    assert not is_signed(call, older["secret"])
+    assert is_signed(call, newer)
+
+
 def test_without_its_key_nothing_is_sent_unsigned_and_nothing_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.secret()
