@@ -116,6 +116,13 @@ def test_an_attempt_belongs_to_its_consumer(topic: Topic, group: Group, consumer
     assert group.pop(attempt_id="x", consumer_id=consumers[1]) == second
 
 
+def test_names_that_read_alike_in_a_row_are_two_attempts(topic: Topic, group: Group) -> None:
+    topic.produce(*"abcd")
+    names = [("worker", "1-7"), ("worker-1", "7"), ("worker", "-1-7"), ("worker1-", "7")]
+    taken = [group.take_one(consumer_id=consumer, attempt_id=attempt) for consumer, attempt in names]
+    assert bodies(taken) == ["a", "b", "c", "d"]
+
+
 def test_a_pop_without_an_attempt_repeats_none(topic: Topic, group: Group) -> None:
     topic.produce("a", "b")
     group.take_one(attempt_id="None")

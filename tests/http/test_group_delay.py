@@ -53,6 +53,14 @@ def test_a_change_counts_for_what_is_stored_already(topic: Topic, group: Group, 
     assert bodies(group.take(1)) == ["b"]
 
 
+def test_the_rest_of_a_batch_is_held_back_too(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce("a", "b", "c")
+    group.reset({"queue": 0, "offset": 1})
+    assert group.pop()["messages"] == []
+    clock.sleep(2_000)
+    assert bodies(group.pop()["messages"]) == ["b", "c"]
+
+
 def test_a_retry_is_not_delayed_again(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce("a")
     clock.sleep(2_000)

@@ -522,6 +522,17 @@ def test_the_rule_of_a_group_can_change_at_any_time(topic: Topic, clock: Clock, 
     assert seen(group, acting).ack(old) == ONE
 
 
+def test_an_instance_that_only_settles_learns_of_a_new_rule(topic: Topic, client: Client, clock: Clock) -> None:
+    group = by(topic, "receipt", invisible_ms=1_000)
+    topic.produce("a")
+    old = group.take_one()
+    other = group.seen_by(client.another())
+    other.change(settle_by="message")
+    clock.sleep(60_000)
+    other.take_one(invisible_ms=600_000)
+    assert group.ack(old) == ONE
+
+
 @pytest.mark.parametrize(("before", "rule"), [("message", "receipt"), ("receipt", "delivery")])
 def test_a_receipt_follows_the_rule_of_its_own_group(client: Client, clock: Clock, before: str, rule: str) -> None:
     """Not that of a deleted one of the same name, which another instance still knows."""

@@ -202,6 +202,25 @@ def test_a_reset_that_began_before_its_queue_left_brings_it_back(store: Table, a
     assert [message["queue"] for message in api.pop("t", "g", {})["messages"]] == [1]
 
 
+def test_a_queue_that_leaves_in_the_middle_of_a_reset_returns(store: Table, api: Api, clock: Clock) -> None:
+    produce_and_settle(api)
+    api.put_topic("t", {"queues": 1})
+    clock.ms += HEARD_MS + ENTRY_LATE_MS
+    true, gone = store.write_each, []
+
+    def after_it_left(writes: Sequence[Write]) -> list[Outcome]:
+        store.write_each = true  # type: ignore[method-assign]
+        instance(store, clock, 1).service.sweeps.check()
+        gone.append(left(api))
+        return true(writes)
+
+    store.write_each = after_it_left  # type: ignore[method-assign]
+    reset(api)
+    assert gone == [True]
+    assert not left(api)
+    assert [message["queue"] for message in api.pop("t", "g", {})["messages"]] == [1]
+
+
 @pytest.mark.parametrize("more", [{}, {"dedup_id": "d"}])
 @pytest.mark.parametrize("place", [{"queue": 1}, {"key": KEY}])
 def test_a_call_with_old_settings_stores_nothing_in_a_queue_that_left(
