@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.consuming.skip import Skipper
+from chalicelib.consuming.view import QueueView
 from tests.support.client import Client, Group, Topic, failed, receipts
 from tests.support.clock import Clock
 
@@ -47,6 +49,26 @@ def test_a_bad_backoff_is_refused_and_changes_nothing(group: Group, backoff: Any
     assert answer.problem == (400, "InvalidField")
     assert "backoff_ms" in answer.json["detail"]
     assert group.progress() == before
+
+
+def test_no_attempt_too_many_begins_where_a_lease_ends_within_a_pop(
+    topic: Topic, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = topic.group("once", max_attempts=1, invisible_ms=1_000)
+    topic.produce("a")
+    group.take_one()
+    topic.produce("b")
+    clock.sleep(990)
+    catch_up = Skipper.catch_up
+
+    def slowly(skipper: Skipper, view: QueueView, count: int) -> None:
+        catch_up(skipper, view, count)
+        clock.sleep(20)
+
+    monkeypatch.setattr(Skipper, "catch_up", slowly)
+    assert [(each["body"], each["attempt"]) for each in group.pop()["messages"]] == [("b", 1)]
+    assert group.pop()["messages"] == []
+    assert group.totals() == (0, 1, 0, 1)
 
 
 def test_sixteen_attempts_with_the_default_backoff_end_in_the_dead_letters(
