@@ -80,14 +80,15 @@ class Skipper:
         return judged, stop
 
     def _passing(self, view: QueueView, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
-        """Offsets up to the last message taken; if there are not enough, all examined."""
+        """Offsets up to the last message taken; if there are not enough, all examined: then no cap left any."""
         taken = wanted[: picked.fresh]
         if not taken and len(offsets) == PASSED_AT_ONCE_MAX and view.is_past_retention(self._runtime.now()):
             return self.past_expired(view, picked)
         stop = taken[-1] + 1 if len(taken) == picked.fresh else offsets.stop
         kept = set(taken)
         passed = [offset - offsets.start for offset in range(offsets.start, stop) if offset not in kept]
-        return replace(picked, fresh=stop - offsets.start, passed=passed, expired=self.expired(view, len(passed), stop))
+        is_limited, expired = picked.is_limited and len(taken) == picked.fresh, self.expired(view, len(passed), stop)
+        return replace(picked, fresh=stop - offsets.start, passed=passed, is_limited=is_limited, expired=expired)
 
     def expired(self, view: QueueView, passed: int, stop: int) -> int:
         """How many of the passed messages before this offset have expired. Of those that a filter was asked about, or

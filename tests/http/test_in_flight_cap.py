@@ -203,3 +203,10 @@ def test_a_thousand_single_retries_do_not_hold_up_what_is_new(topic: Topic, grou
     topic.produce("new")
     assert group.totals() == (1, 0, 1_024, 0)
     assert bodies(group.pop()["messages"]) == ["new"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_cap_that_leaves_only_unwanted_messages_is_not_met(topic: Topic, count: int) -> None:
+    group = topic.group("billing", max_in_flight=2, filter={"tags": ["x"]})
+    topic.produce(*[{"body": "wanted", "tag": "x"}] * count, "unwanted", "unwanted")
+    assert ("limited" in group.pop(max_messages=3)) == (count == 2)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
+from chalicelib.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.consuming.key_plan import LOOKED_FURTHER_MAX
 
 BACKOFF_MS = (10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000)
@@ -16,6 +16,9 @@ REMEMBERED_MS = 600_000
 REMEMBERED_MOVES = 30
 """For so long after a lease, and for so many messages taken from leases, a receipt that lost its message to another
 hears so for sure. Later, once the message is settled, it may hear that all is done: there is nothing left to lose."""
+
+EXPIRED = "the lease expired"
+"""Why a message died that nobody nacked or buried."""
 
 LOST = "LeaseLost"
 INVALID = "ReceiptInvalid"
@@ -36,6 +39,16 @@ class Hold:
     delivery: str | None = None
 
 
+@dataclass
+class Letter:
+    """How a message died: at some instant from `from_ms` to `to_ms`, as the pop that found it waited meanwhile."""
+
+    attempts: int
+    reason: str
+    from_ms: int
+    to_ms: int
+
+
 @dataclass(frozen=True)
 class Ticket:
     """The message that a receipt names. `group_id` names one incarnation of the group, over all topics."""
@@ -50,15 +63,18 @@ class Ticket:
 
 @dataclass
 class Cursor:
-    """`aside`: passed by pops of a group ordered `by_key`, and ready or behind an earlier one of their key."""
+    """`aside`: passed by pops of a group ordered by key, and ready or behind an earlier one of their key."""
 
     next: int
     settle_by: str = BY_RECEIPT
-    by_key: bool = False
+    ordered: bool | str = False
     aside: set[int] = field(default_factory=set)
     buried: set[int] = field(default_factory=set)
-    letters: set[int] = field(default_factory=set)
-    """Those that ever died: resets keep the letters, and a message has one, however often it dies."""
+    """Those that died since the last reset, and were not redriven."""
+    letters: dict[int, Letter] = field(default_factory=dict)
+    """Resets keep the letters, and a message has one, however often it dies."""
+    purged_at_ms: int | None = None
+    """What waited then, for its time, does not come."""
     epoch: int = 0
     """Counts resets."""
     holds: dict[int, Hold] = field(default_factory=dict)
@@ -66,6 +82,10 @@ class Cursor:
     last_pop_at_ms: int | None = None
     last_consumer_id: str | None = None
     moves: int = 0
+
+    @property
+    def by_key(self) -> bool:
+        return self.ordered == BY_KEY
 
     # -- how far it is ------------------------------------------------------------------------------------------------
 
@@ -86,6 +106,8 @@ class Cursor:
         """What can be taken, in the order in which it is: by key, the key that is ready for longest first. What was
         never taken is among the first `want`, or not far behind these if they have several keys."""
         ready = [offset for offset in self.ready(now, len(log)) if offset not in besides]
+        if self.ordered is True and any(hold.until_ms > now for hold in self.holds.values()):
+            return []
         if not self.by_key:
             return ready
         held = {offset for offset, hold in self.holds.items() if hold.until_ms > now}
@@ -111,7 +133,7 @@ class Cursor:
         return sum(hold.receipt is None and hold.until_ms > now for hold in self.holds.values())
 
     def committed(self) -> int:
-        shown = (offset for offset, hold in self.holds.items() if self.by_key or hold.receipt is not None)
+        shown = (offset for offset, hold in self.holds.items() if self.ordered or hold.receipt is not None)
         return min([self.next, *self.aside, *shown])
 
     def held_by(self, name: tuple[str | None, str], now: int) -> list[int]:
@@ -119,23 +141,37 @@ class Cursor:
 
     # -- what happens to it -------------------------------------------------------------------------------------------
 
-    def take(self, offset: int, hold: Hold) -> None:
+    def take(self, offset: int, hold: Hold, unwanted: Collection[int] = ()) -> None:
+        """What lies before it is set aside, or settled if it is `unwanted`."""
         self.moves += offset in self.holds
         self.holds[offset] = hold
-        self.aside = self.aside.union(range(self.next, offset)) - {offset}
+        self.aside = self.aside.union(range(self.next, offset)).difference(unwanted) - {offset}
         self.next = max(self.next, offset + 1)
 
     def attempts_of(self, offset: int) -> int:
         return self.holds[offset].attempt if offset in self.holds else 0
 
-    def bury(self, offset: int) -> None:
-        del self.holds[offset]
+    def bury(self, offset: int, from_ms: int, to_ms: int, reason: str = EXPIRED) -> None:
+        hold = self.holds.pop(offset)
         self.buried.add(offset)
-        self.letters.add(offset)
+        self.letters[offset] = Letter(hold.attempt, reason, from_ms, to_ms)
         self.moves += 1
 
-    def reset(self, offset: int) -> None:
-        self.next, self.epoch, self.moves = offset, self.epoch + 1, 0
+    def redrive(self, offset: int, now: int) -> None:
+        """It is due at once, as if it had never been delivered; or it comes anyway, if the group was reset."""
+        del self.letters[offset]
+        self.buried.discard(offset)
+        if offset < self.next and offset not in self.holds and offset not in self.aside:
+            self.holds[offset] = Hold(now, 0)
+
+    def purge(self) -> int:
+        purged = len(self.letters)
+        self.letters.clear()
+        self.buried.clear()
+        return purged
+
+    def reset(self, offset: int, purged_at_ms: int | None = None) -> None:
+        self.next, self.epoch, self.moves, self.purged_at_ms = offset, self.epoch + 1, 0, purged_at_ms
         for known in (self.holds, self.settled_by, self.aside, self.buried):
             known.clear()
 
@@ -166,10 +202,10 @@ class Cursor:
         is_forgotten = ticket.until_ms + REMEMBERED_MS < now or self.moves > REMEMBERED_MOVES
         return EITHER if is_forgotten else LOST
 
-    def nack(self, offset: int, now: int, delay_ms: int | None, max_attempts: int | None) -> None:
+    def nack(self, offset: int, now: int, delay_ms: int | None, max_attempts: int | None, reason: str) -> None:
         attempt = self.holds[offset].attempt
         if max_attempts is not None and attempt >= max_attempts:
-            self.bury(offset)
+            self.bury(offset, now, now, reason)
             return
         wait_ms = BACKOFF_MS[min(attempt, len(BACKOFF_MS)) - 1] if delay_ms is None else delay_ms
         self.take(offset, Hold(now + wait_ms, attempt))

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from chalicelib import wiring
+from chalicelib.base.limits import DEDUP_MS
 from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor
-from tests.model.model import DEFAULTS, Group, Json, Model, Topic, details
+from tests.model.model import DEFAULTS, Group, Json, Model, Topic, Waiting, details
 from tests.model.popping import Pop, asked
 from tests.support.client import Answer, Client
 from tests.support.clock import START_MS
@@ -27,18 +28,20 @@ CHORES = 5 * ["put_group"] + 4 * ["reset"] + ["put_topic", "delete_group", "dele
 instances = st.sampled_from([0, 1])
 consumers = st.sampled_from([None, None, "c1"])
 durations = st.sampled_from([0, 1, 500, 2_000, 10_000])
+reasons = st.sampled_from(["", "broken", "gone"])
 KEPT = ("ordered", "settle_by")
 """Settings that a group of the model keeps: an instance may go by another `settle_by` for five seconds."""
 settings_given = st.fixed_dictionaries(
     {
         "invisible_ms": st.sampled_from([0, 1_000, 3_000, 20_000, 20_000]),
-        "ordered": st.sampled_from([False, "key"]),
+        "ordered": st.sampled_from([False, False, True, "key", "key"]),
         "settle_by": st.sampled_from(["receipt", "delivery", "message"]),
     },
     optional={
         "max_attempts": st.sampled_from([1, 2, 3, None]),
         "max_in_flight": st.sampled_from([1, 2, 3]),
         "paused": st.sampled_from([False, False, False, True]),
+        "filter": st.sampled_from([{"tags": ["x"]}, {"tags": ["x", "y"]}]),
     },
 )
 pop_fields = st.fixed_dictionaries(
@@ -56,8 +59,9 @@ new_messages = st.lists(
         optional={
             "key": st.sampled_from(["k1", "k1", "k1", "k2", "k3"]),
             "queue": st.sampled_from([0, 0, 1, 2]),
-            "tag": st.just("x"),
+            "tag": st.sampled_from(["x", "x", "y"]),
             "properties": st.just({"p": "1"}),
+            "dedup_id": st.sampled_from(["d1", "d2", "d3"]),
         },
     ),
     min_size=1,
@@ -151,26 +155,27 @@ class Machine(RuleBasedStateMachine):
     def put_group(self, instance: int, topic: str, name: str, given: Json, start: str | int) -> None:
         if self.model.missing(topic, name) is None:
             given = {field: value for field, value in given.items() if field not in KEPT}
-        answer = self.clients[instance].put(_path(topic, name), start=start, **given)
+        answer = self.clients[instance].put(path_of(topic, name), start=start, **given)
         if self._is_refused(answer, topic):
             return
         modelled = self.model.topics[topic]
         assert answer.status == (200 if name in modelled.groups else 201)
         if name not in modelled.groups:
-            kept = given.get("settle_by", "receipt"), given.get("ordered") == "key"
+            kept = given.get("settle_by", "receipt"), given.get("ordered", False)
             cursors = [Cursor(offset, *kept) for offset in modelled.starts(start)]
             modelled.groups[name] = Group(next(self.model.ids), {**DEFAULTS, "start": start}, cursors)
         modelled.groups[name].settings |= given
         self._compare(topic, name, answer.json)
 
     def delete_group(self, instance: int, topic: str, name: str) -> None:
-        answer = self.clients[instance].delete(_path(topic, name))
+        answer = self.clients[instance].delete(path_of(topic, name))
         if not self._is_refused(answer, topic, name):
             assert answer.status == 204
             del self.model.topics[topic].groups[name]
 
     def reset(self, instance: int, topic: str, name: str, to: Any) -> None:
-        answer = self.clients[instance].post(f"{_path(topic, name)}/reset", to=to)
+        began_ms = self.now
+        answer = self.clients[instance].post(f"{path_of(topic, name)}/reset", to=to)
         modelled = self.model.topics.get(topic)
         if modelled and isinstance(to, dict) and to.get("queue", 0) >= len(modelled.logs):
             assert answer.problem == (400, "InvalidField")  # whether the group is there or not
@@ -186,9 +191,9 @@ class Machine(RuleBasedStateMachine):
         else:
             starts = modelled.starts(to["at_ms"] if isinstance(to, dict) else to)
             group = modelled.groups[name]
+            group.purged_at_ms = None if to != "now" else group.purged_by(began_ms, modelled.has_delayed)
             for cursor, offset in zip(group.cursors, starts, strict=True):
-                cursor.reset(offset)
-            group.purged_at_ms = None if to != "now" else group.purged_by(self.now)
+                cursor.reset(offset, group.purged_at_ms)
         self._compare(topic, name, answer.json)
 
     def _targets(self) -> st.SearchStrategy[Any]:
@@ -206,7 +211,8 @@ class Machine(RuleBasedStateMachine):
         self._produce(instance, topic, batch)
 
     def _produce(self, instance: int, topic: str, batch: list[Json]) -> None:
-        sent = [{**message, **self._body()} for message in batch]
+        is_believer = self._is_believer(instance, topic)  # who may find the dedup ids of the topic before this one
+        sent = [{**_without(message, "dedup_id" * is_believer), **self._body()} for message in batch]
         answer = self.clients[instance].post(f"/topics/{topic}/messages", messages=sent)
         if self._is_believer(instance, topic) and not self._is_stored(topic, answer):
             return
@@ -218,7 +224,30 @@ class Machine(RuleBasedStateMachine):
             return
         assert answer.status == 200
         for message, place in zip(sent, answer.json["messages"], strict=True):
-            self._store(modelled, message, place)
+            self._keep(modelled, message, place)
+
+    def _keep(self, topic: Topic, message: Json, place: Json) -> None:
+        """Unless its dedup id was used within five minutes."""
+        dedup_id = message.pop("dedup_id", None)
+        at_ms, first = topic.dedup.get(dedup_id, (self.now - DEDUP_MS, {})) if dedup_id else (0, {})
+        if at_ms > self.now - DEDUP_MS:
+            assert place == first
+            return
+        if dedup_id:
+            topic.dedup[dedup_id] = self.now, place
+        delay_ms = message.pop("delay_ms", 0)
+        if delay_ms:
+            self._let_wait(topic, message, place, self.now + delay_ms)
+        else:
+            self._store(topic, message, place)
+
+    def _let_wait(self, topic: Topic, message: Json, place: Json, due_ms: int) -> None:
+        assert place == {**place, "offset": None, "deliver_at_ms": due_ms}
+        self._demand_right_queue(topic, message, place["queue"])
+        given = {"message_id": place["message_id"], "queue": place["queue"], "topic": topic.name}
+        shown = {"key": None, "tag": None, "properties": {}, **message, **given}
+        topic.waiting[place["message_id"]] = Waiting(shown, place["queue"], due_ms, self.now)
+        topic.has_delayed = True
 
     def _body(self) -> Json:
         """Another one each time; every third in bytes."""
@@ -229,12 +258,28 @@ class Machine(RuleBasedStateMachine):
     def _store(self, topic: Topic, message: Json, place: Json) -> None:
         queue = place["queue"]
         assert place["offset"] == len(topic.logs[queue])
+        self._demand_right_queue(topic, message, queue)
+        given = {"key": None, "tag": None, "properties": {}, **message}
+        topic.logs[queue].append({**given, **place, "topic": topic.name, "stored_at_ms": self.now})
+
+    def _demand_right_queue(self, topic: Topic, message: Json, queue: int) -> None:
         if "queue" in message:
             assert queue == message["queue"]
         elif "key" in message:
             assert topic.queue_of_key.setdefault(message["key"], queue) == queue
-        given = {"key": None, "tag": None, "properties": {}, **message}
-        topic.logs[queue].append({**given, **place, "topic": topic.name, "stored_at_ms": self.now})
+
+    def _learn(self) -> None:
+        """What has waited comes into the log when a pop looks for it, which the log tells."""
+        for topic in self.model.topics.values():
+            if not topic.waiting:
+                continue
+            path = f"/topics/{topic.name}"
+            for queue in self.observer.get(path).json["queue_offsets"]:
+                known = len(topic.logs[queue["queue"]])
+                if queue["end_offset"] > known:
+                    query = {"queue": queue["queue"], "offset": known, "limit": 1_000}
+                    for message in self.observer.get(f"{path}/messages", **query).json["messages"]:
+                        topic.meet(message, self.now)
 
     def _is_stored(self, topic: str, answer: Answer) -> bool:
         """Whether an instance that may cache a deleted topic has stored this in its successor."""
@@ -279,13 +324,14 @@ class Machine(RuleBasedStateMachine):
 
     def _pop(self, instance: int, place: tuple[str, str], fields: Json) -> None:
         began = self.now
-        answer = self.clients[instance].post(f"{_path(*place)}/pop", **fields)
+        answer = self.clients[instance].post(f"{path_of(*place)}/pop", **fields)
         if self._is_refused(answer, *place):
             return
         assert answer.status == 200
         topic = self.model.topics[place[0]]
         group = topic.groups[place[1]]
         pop = Pop(self.model, topic, group, asked(fields, group, began))
+        self._learn()
         held = {(queue, offset): group.cursors[queue].holds[offset] for queue, offset in pop.held()}
         receipts = fields.get("ack", [])
         self._judge_worths(answer.json, "acked", receipts, self.model.ack(group, receipts, began))
@@ -301,23 +347,24 @@ class Machine(RuleBasedStateMachine):
     def ack(self, instance: int, data: st.DataObject) -> None:
         topic, name = data.draw(self._places())
         receipts = data.draw(self._receipts(topic, name))
-        answer = self.clients[instance].post(f"{_path(topic, name)}/ack", receipts=receipts)
+        answer = self.clients[instance].post(f"{path_of(topic, name)}/ack", receipts=receipts)
         if not self._is_refused(answer, topic, name):
             group = self.model.topics[topic].groups[name]
             self._judge_worths(answer.json, "acked", receipts, self.model.ack(group, receipts, self.now))
 
     @precondition(lambda self: self.model.tickets)
-    @rule(instance=instances, delay_ms=st.sampled_from([None, 0, 0, 2_000]), data=st.data())
-    def nack(self, instance: int, delay_ms: int | None, data: st.DataObject) -> None:
+    @rule(instance=instances, delay_ms=st.sampled_from([None, 0, 0, 2_000]), reason=reasons, data=st.data())
+    def nack(self, instance: int, delay_ms: int | None, reason: str, data: st.DataObject) -> None:
         topic, name = data.draw(self._places())
         receipts = data.draw(self._receipts(topic, name))
-        answer = self.clients[instance].post(f"{_path(topic, name)}/nack", receipts=receipts, delay_ms=delay_ms)
+        path = f"{path_of(topic, name)}/nack"
+        answer = self.clients[instance].post(path, receipts=receipts, delay_ms=delay_ms, reason=reason)
         if self._is_refused(answer, topic, name):
             return
         group = self.model.topics[topic].groups[name]
         held = self.model.held(group, receipts, self.now)
         for queue, offset in {(ticket.queue, ticket.offset) for ticket, _ in held.values()}:
-            group.cursors[queue].nack(offset, self.now, delay_ms, group.settings["max_attempts"])
+            group.cursors[queue].nack(offset, self.now, delay_ms, group.settings["max_attempts"], reason)
         self._judge_worths(answer.json, "nacked", receipts, self._moved(group, receipts, held))
 
     @precondition(lambda self: self.model.tickets)
@@ -325,7 +372,7 @@ class Machine(RuleBasedStateMachine):
     def extend(self, instance: int, invisible_ms: int, data: st.DataObject) -> None:
         topic, name = data.draw(self._places())
         receipts = data.draw(self._receipts(topic, name))
-        path = f"{_path(topic, name)}/extend"
+        path = f"{path_of(topic, name)}/extend"
         answer = self.clients[instance].post(path, receipts=receipts, invisible_ms=invisible_ms)
         if self._is_refused(answer, topic, name):
             return
@@ -343,7 +390,7 @@ class Machine(RuleBasedStateMachine):
             cursor.extend(ticket.offset, new if new != receipt else None, until_ms)
             self.model.tickets.setdefault(new, replace(ticket, until_ms=until_ms))
 
-    @rule(ms=st.sampled_from([1, 499, 500, 1_000, 2_000, 5_001, 10_000, 30_000, 700_000]))
+    @rule(ms=st.sampled_from([1, 499, 500, 1_000, 2_000, 5_001, 10_000, 30_000, 270_000, 700_000]))
     def wait(self, ms: int) -> None:
         self.clock.sleep(ms)
 
@@ -377,7 +424,19 @@ class Machine(RuleBasedStateMachine):
     def _judge_failed(self, failed: list[Json], receipts: list[str], worths: list[str]) -> None:
         codes = {failure["receipt"]: failure["code"] for failure in failed}
         for receipt, worth in zip(receipts, worths, strict=True):
-            assert codes.get(receipt, COUNTS) in ((COUNTS, LOST) if worth == EITHER else (worth,)), receipt
+            answered = codes.get(receipt, COUNTS)
+            assert answered in ((COUNTS, LOST) if worth == EITHER else (worth,)), (
+                receipt,
+                answered,
+                worth,
+                self.model.tickets.get(receipt),
+                [
+                    (c.settle_by, c.holds, c.letters, c.buried, c.settled_by)
+                    for t in self.model.topics.values()
+                    for g in t.groups.values()
+                    for c in g.cursors
+                ],
+            )
         assert sorted(failure["receipt"] for failure in failed) == sorted(
             receipt for receipt in receipts if receipt in codes
         )
@@ -395,33 +454,50 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def every_group_is_where_the_model_has_it(self) -> None:
+        self._learn()
         for topic in self.model.topics.values():
             for name in topic.groups:
-                self._compare(topic.name, name, self.observer.get(_path(topic.name, name)).json)
+                self._compare(topic.name, name, self.observer.get(path_of(topic.name, name)).json)
         self.pop_in_doubt = None
 
     def _compare(self, topic: str, name: str, seen: Json) -> None:
         modelled = self.model.topics[topic]
         if self.pop_in_doubt and self.pop_in_doubt.group is modelled.groups[name]:
             self._settle_doubt(self.pop_in_doubt, seen)
-        assert {field: value for field, value in seen.items() if field != "created_at_ms"} == details(
-            modelled, name, self.now
-        )
+        known = details(modelled, name, self.now)
+        assert {field: value for field, value in seen.items() if field != "created_at_ms"} == known, [
+            (k, seen.get(k), known[k]) for k in known if seen.get(k) != known[k]
+        ]
 
     def _settle_doubt(self, pop: Pop, seen: Json) -> None:
-        """A pop that took from one queue may have looked at others before, and brought all that was delivered often
-        enough there to the dead letters; if it waited, a part."""
+        """A pop passes what its group does not want as far as it looks. One that took from one queue may have looked
+        at others before, and brought all that was delivered often enough there to the dead letters; if it waited, a
+        part."""
+        for queue, cursor in enumerate(pop.group.cursors):
+            self._pass(pop, queue, cursor, seen["queues"][queue])
         for queue, doomed in pop.doubtful.items():
             cursor, end = pop.group.cursors[queue], len(pop.topic.logs[queue])
             buried = len(cursor.ready(self.now, end)) - seen["queues"][queue]["ready"]
             assert buried in range(len(doomed) + 1)
             assert pop.asked.wait_ms or buried in (0, len(doomed))
             for offset in doomed[:buried]:
-                cursor.bury(offset)
+                cursor.bury(offset, pop.asked.now, self.now)
+
+    def _pass(self, pop: Pop, queue: int, cursor: Cursor, seen: Json) -> None:
+        passed = range(cursor.next, seen["next_offset"])
+        if passed:
+            assert pop.group.unwanted(queue, pop.topic.logs[queue]).issuperset(passed)
+            assert pop.asked.now <= seen["last_pop_at_ms"] <= self.now
+            cursor.next, cursor.last_pop_at_ms = seen["next_offset"], seen["last_pop_at_ms"]
+            cursor.last_consumer_id = pop.asked.consumer_id
 
 
-def _path(topic: str, group: str) -> str:
+def path_of(topic: str, group: str) -> str:
     return f"/topics/{topic}/groups/{group}"
+
+
+def _without(message: Json, field: str) -> Json:
+    return {name: value for name, value in message.items() if name != field}
 
 
 def _altered(receipt: str, place: int) -> str:

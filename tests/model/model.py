@@ -12,6 +12,8 @@ from tests.model.cursor import INVALID, Cursor, Ticket
 
 Json = dict[str, Any]
 
+NEVER_MS = 2**63
+
 DEFAULTS: Json = {
     "start": "earliest",
     "mode": "clustering",
@@ -39,9 +41,29 @@ class Group:
     cursors: list[Cursor]
     purged_at_ms: int | None = None
 
-    def purged_by(self, now: int) -> int:
-        """What a purge counts for where nothing waits."""
-        return max(now - CLOCKS_APART_MS - 1, (self.purged_at_ms or 0) + 1)
+    def purged_by(self, now: int, has_delayed: bool) -> int:
+        """What a purge counts for: where messages may wait, what any clock calls earlier."""
+        lead_ms = CLOCKS_APART_MS if has_delayed else -CLOCKS_APART_MS - 1
+        return max(now + lead_ms, (self.purged_at_ms or 0) + 1)
+
+    def unwanted(self, queue: int, log: list[Json]) -> set[int]:
+        """What pops pass without delivering it, if it was not taken before."""
+        purged_at_ms, rule = self.cursors[queue].purged_at_ms, self.settings["filter"]
+        return {
+            message["offset"]
+            for message in log
+            if not _is_wanted(message, rule) or message.get("sent_at_ms", NEVER_MS) <= (purged_at_ms or 0)
+        }
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A delayed message. `shown`: as a look-up answers it, but for its offset and its times."""
+
+    shown: Json
+    queue: int
+    due_ms: int
+    sent_at_ms: int
 
 
 @dataclass
@@ -50,12 +72,36 @@ class Topic:
 
     name: str
     logs: list[list[Json]]
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    """Delayed messages by their id, in the order in which they were sent."""
+    has_delayed: bool = False
+    """Whether any was ever sent."""
+    delivered: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    """The ids of messages that waited."""
+    dedup: dict[str, tuple[int, Json]] = field(default_factory=dict)
+    """The instant and the first result of each dedup id."""
     groups: dict[str, Group] = field(default_factory=dict)
     queue_of_key: dict[str, int] = field(default_factory=dict)
 
     def offset_at(self, queue: int, at_ms: int) -> int:
         log = self.logs[queue]
         return next((message["offset"] for message in log if message["stored_at_ms"] >= at_ms), len(log))
+
+    def meet(self, message: Json, now: int) -> None:
+        """A delayed message has come into the log: not early, and none that was due before it is left."""
+        waited = self.waiting.pop(message["message_id"])
+        log = self.logs[waited.queue]
+        came_at_ms = message["stored_at_ms"]
+        assert waited.due_ms <= came_at_ms <= now
+        times = {"stored_at_ms": came_at_ms, "sent_at_ms": waited.sent_at_ms}
+        assert message == {**waited.shown, **times, "offset": len(log)}
+        assert not [other for other in self.waiting.values() if _is_before(other, waited)]
+        log.append(message)
+        self.delivered.append(message["message_id"])
+
+    def due(self, now: int) -> list[Waiting]:
+        return [waiting for waiting in self.waiting.values() if waiting.due_ms <= now]
 
     def starts(self, start: str | int) -> list[int]:
         if start == "earliest":
@@ -141,3 +187,13 @@ def _queue(topic: Topic, group: Group, queue: int, now: int) -> Json:
         "last_pop_at_ms": cursor.last_pop_at_ms,
         "last_consumer_id": cursor.last_consumer_id,
     }
+
+
+def _is_before(waiting: Waiting, other: Waiting) -> bool:
+    return waiting.queue == other.queue and waiting.due_ms < other.due_ms
+
+
+def _is_wanted(message: Json, rule: Json | None) -> bool:
+    if rule is None:
+        return True
+    return message["tag"] in rule["tags"]

@@ -86,16 +86,18 @@ class Pop:
         left, others = self.asked.max_messages, [queue for queue in range(len(waiting)) if queue not in by_queue]
         assert self.asked.fill or len(by_queue) == 1
         is_capped = False
+        may_be = self._is_full_before_what_is_unwanted(now)
         for queue, own in by_queue.items():
             cursor = self.group.cursors[queue]
             ready, room = self._ready(cursor, queue, now, left), self._room(cursor, now)
             assert [stored["offset"] for stored in own] == self._in_order(queue, ready[: min(left, room)])
             is_capped = is_capped or len(own) < min(left, len(ready))
+            may_be = may_be or (len(own) == room and bool(self._unwanted(queue)))
             left -= len(own)
         if self.asked.fill and left:
             self._demand_nothing({queue: waiting[queue] for queue in others}, now)
             is_capped = is_capped or any(waiting[queue] for queue in others)
-        may_be = self.asked.fill and any(waiting[queue] for queue in others)  # one that it met before it was full
+        may_be = may_be or (self.asked.fill and any(waiting[queue] for queue in others))  # one met before it was full
         assert is_limited == is_capped or (is_limited and may_be)
         self.doubtful = {other: self._doomed(other, now) for other in others}
         for queue, own in by_queue.items():
@@ -104,6 +106,11 @@ class Pop:
             for message in own:
                 self._take(cursor, message, now)
             cursor.last_pop_at_ms, cursor.last_consumer_id = now, self.asked.consumer_id
+
+    def _is_full_before_what_is_unwanted(self, now: int) -> bool:
+        """Whether a cap keeps the pop from looking at messages of which none would come."""
+        cursors = enumerate(self.group.cursors)
+        return any(self._unwanted(queue) and not self._room(cursor, now) for queue, cursor in cursors)
 
     def _demand_nothing(self, waiting: dict[int, list[int]], now: int) -> None:
         for queue, ready in waiting.items():
@@ -124,9 +131,10 @@ class Pop:
 
     def _judge_empty(self, waiting: list[list[int]], is_limited: bool, now: int) -> None:
         assert now == self.asked.now + self.asked.wait_ms
+        assert is_limited or not self.topic.due(now)
         self._demand_nothing(dict(enumerate(waiting)), now)
-        assert is_limited == any(waiting)
-        if self.group.settings["ordered"] == BY_KEY:  # a queue whose dead wait for others of their key is left alone
+        assert is_limited == any(waiting) or (is_limited and self._is_full_before_what_is_unwanted(now))
+        if self.group.settings["ordered"]:  # a queue whose dead wait for others is left alone
             self.doubtful = {queue: self._doomed(queue, now) for queue in range(len(waiting))}
             return
         for queue in range(len(waiting)):
@@ -137,7 +145,7 @@ class Pop:
         assert receipt not in self.model.tickets
         hold = Hold(until_ms, cursor.attempts_of(offset) + 1, receipt, self.asked.name, receipt)
         self._judge_message(message, hold)
-        cursor.take(offset, hold)
+        cursor.take(offset, hold, self._unwanted(message["queue"]))
         self._note(message, hold)
 
     def _note(self, message: Json, hold: Hold) -> None:
@@ -151,7 +159,13 @@ class Pop:
         assert message == {**stored, **lease}
 
     def _ready(self, cursor: Cursor, queue: int, now: int, want: int) -> list[int]:
-        return cursor.in_turn(now, self.topic.logs[queue], self._doomed(queue, now), want)
+        besides = {*self._doomed(queue, now), *self._unwanted(queue)}
+        return cursor.in_turn(now, self.topic.logs[queue], besides, want)
+
+    def _unwanted(self, queue: int) -> set[int]:
+        """What lies ahead and will be passed."""
+        ahead = self.group.cursors[queue].next
+        return {offset for offset in self.group.unwanted(queue, self.topic.logs[queue]) if offset >= ahead}
 
     def _room(self, cursor: Cursor, now: int) -> int:
         """How many messages the pop may take of this queue."""
@@ -163,4 +177,4 @@ class Pop:
 
     def _bury(self, queue: int, now: int) -> None:
         for offset in self._doomed(queue, now):
-            self.group.cursors[queue].bury(offset)
+            self.group.cursors[queue].bury(offset, self.asked.now, now)

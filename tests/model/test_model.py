@@ -6,12 +6,12 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.model.machine import Machine
+from tests.model.delaying import DelayingMachine
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 """So many random examples, instead of a few that are always the same."""
 
-TestTheServiceAgreesWithTheModel = Machine.TestCase
+TestTheServiceAgreesWithTheModel = DelayingMachine.TestCase
 TestTheServiceAgreesWithTheModel.settings = settings(
     max_examples=RANDOM_EXAMPLES or 50,
     stateful_step_count=40,
