@@ -60,6 +60,10 @@ class Ticket:
     until_ms: int
     delivery: str | None
 
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        return self.group_id, self.queue, self.epoch, self.offset
+
 
 @dataclass
 class Cursor:

@@ -386,7 +386,8 @@ class Machine(RuleBasedStateMachine):
         for receipt, (ticket, cursor) in held.items():
             until_ms, new = self.now + invisible_ms, extended[receipt]["new_receipt"]
             assert extended[receipt]["invisible_until_ms"] == until_ms
-            assert new not in self.model.tickets or (new == receipt and cursor.settle_by != "receipt")
+            known = self.model.tickets.get(new)
+            assert known is None or (cursor.settle_by != "receipt" and known.place == ticket.place)
             cursor.extend(ticket.offset, new if new != receipt else None, until_ms)
             self.model.tickets.setdefault(new, replace(ticket, until_ms=until_ms))
 
