@@ -29,11 +29,14 @@ def operation_of(method: str, path: str) -> Json | None:
     """The operation that answers this request; where the path does not have the method, any other of its operations:
     they say what a wrong method gets. None: no such path."""
     of_path = {
-        known: operation
-        for (known, template), operation in operations().items()
-        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path)
+        known: operation for (known, template), operation in operations().items() if _pattern(template).fullmatch(path)
     }
     return of_path.get(method) or next(iter(of_path.values()), None)
+
+
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"{\w+}", "[^/]+", template))
 
 
 def check(operation: Json, status: int, headers: dict[str, str], body: Any) -> None:
