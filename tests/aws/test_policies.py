@@ -33,13 +33,13 @@ from infra.merging import load, merged
 from infra.stage import PARTS
 from local import embedded
 from tests.http import test_on_every_store as on_every_store
-from tests.simulation.afterlife import small_pages
 from tests.sqs.client import queue
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
 from tests.support.orders import noise
 from tests.support.recorded_calls import SWEEPS, ColdClient, Recorder, Use
+from tests.support.small import small_pages
 
 TABLE, BUCKET = "recorded", "recorded"
 """Of their own: the clock goes far here, and sweeps note in the table when they ran."""

@@ -20,7 +20,7 @@ from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Purge, Redrive
 from tests.history.transactions import COMMIT
 from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene, cold
-from tests.simulation.afterlife import small_pages
+from tests.support.small import small_pages
 
 CALLS: dict[str, Callable[[], Scene]] = {}
 """Those of claims and of settling."""

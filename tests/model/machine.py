@@ -4,6 +4,7 @@ each step a third instance tells how far every group is, so that the caches of t
 from __future__ import annotations
 
 import base64
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.model.model import DEFAULTS, Group, Json, Model, Topic, Waiting, deta
 from tests.model.popping import Pop, asked
 from tests.support.client import Answer, Client
 from tests.support.clock import START_MS
+from tests.support.small import small_pages, small_segments
 
 BELIEVED_MS = 5_000
 """How long an instance may cache what it read about a topic."""
@@ -79,6 +81,7 @@ class Machine(RuleBasedStateMachine):
         self.clients = [first, second]
         self.observer = second.another()
         self.clock = first.clock
+        self.limits = ExitStack()
         self.model = Model()
         self.produced = 0
         self.pop_in_doubt: Pop | None = None
@@ -90,13 +93,17 @@ class Machine(RuleBasedStateMachine):
         return self.clock.ms
 
     def teardown(self) -> None:
+        self.limits.close()
         wiring.use(None)
 
     # -- administering ------------------------------------------------------------------------------------------------
 
-    @initialize(queues=st.sampled_from([1, 2, 3]), settings=settings_given)
-    def begin(self, queues: int, settings: Json) -> None:
-        """A group that is not paused, and something for it to read."""
+    @initialize(queues=st.sampled_from([1, 2, 3]), settings=settings_given, is_small=st.booleans())
+    def begin(self, queues: int, settings: Json, is_small: bool) -> None:
+        """A group that is not paused, and something for it to read. `is_small`: segments and retry pages are."""
+        if is_small:
+            self.limits.enter_context(small_segments())
+            self.limits.enter_context(small_pages())
         self.put_topic(0, "orders", queues)
         self.put_group(0, "orders", "billing", {**settings, "paused": False}, "earliest")
         self._produce(0, "orders", [{"key": "k1"}, {"key": "k1"}, {"key": "k2"}, {"queue": 0}])

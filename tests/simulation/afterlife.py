@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING
 
 from chalicelib.base.errors import MessageNotFound, StoreUnavailable
-from chalicelib.cursors import cursor, retries
-from chalicelib.cursors.retries import surplus
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Purge, Redrive
 
@@ -61,18 +57,3 @@ class Purger:
             except StoreUnavailable:
                 continue
             fact.at_ms = self._world.now
-
-
-@contextmanager
-def small_pages() -> Iterator[None]:
-    """Two retries that do not come at once are too many for a cursor."""
-
-    def smaller(cursor: Any, now: int, most: int = 1) -> Any:
-        return surplus(cursor, now, min(most, 1))
-
-    with (
-        patch.multiple(retries, RETRY_SOON_MS=100, RETRY_PAGE_LEASES=2),
-        patch.object(retries, "surplus", smaller),
-        patch.object(cursor, "LEASES_FEW", 1),
-    ):
-        yield

@@ -85,6 +85,7 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     ),
     "move tasks": (0.06, (_DYING | {"moves_dead": True, "tasks": 6},)),
     "torn reads": (0.2, ({"faults": replace(ALL, torn=0.5)}, {"faults": replace(ALL, torn=0.5, latency_ms_max=100)})),
+    "small segments": (0.3, ({"small_segments": True},)),
 }
 """How likely each is, and the ways in which it may be on."""
 

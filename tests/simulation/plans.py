@@ -127,6 +127,8 @@ class Plan:
     """The longest pause between two cancels."""
     small_pages: bool = False
     """Retries lie in pages, not in the cursor."""
+    small_segments: bool = False
+    """A segment of the log is full with an entry or two."""
     alarm_ready: int = 0
     """The number of ready messages that raises the alarm of a group; 0: groups have no alarm."""
     retention_ms: int = 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -33,7 +33,7 @@ from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller, note_places
 from tests.simulation import moving, pushing, queueing, reading, returning
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
-from tests.simulation.afterlife import Purger, Redriver, small_pages
+from tests.simulation.afterlife import Purger, Redriver
 from tests.simulation.appointed import short_appointments, unappointed
 from tests.simulation.cursors import remember
 from tests.simulation.expiring import KEPT_MS, Archivist, Trimmer, short_lives
@@ -54,6 +54,7 @@ from tests.simulation.transacting import Arbiter, Sender
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
 from tests.simulation.zoned import ZONES, zone_of
 from tests.support.scheduler import Endless, Killed, Scheduler
+from tests.support.small import small_pages, small_segments
 
 _KEY = b"0123456789abcdef"
 
@@ -109,23 +110,8 @@ class World:
         late_write_ms = LATE_WRITE_MS_MAX if is_late else LATE_WRITE_MS
         try:
             with ExitStack() as settings:
-                settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms + self._plan.apart_ms))
-                late_ms = self._plan.apart_ms + self._plan.faults.stale_ms_max
-                settings.enter_context(short_appointments(late_write_ms, late_ms))
-                settings.enter_context(clocks_apart(self._plan.apart_ms))
-                settings.enter_context(patch.object(key_plan, "SET_ASIDE_MAX", self._plan.aside_max))
-                if self._plan.small_pages:
-                    settings.enter_context(small_pages())
-                if self._plan.resizes:
-                    settings.enter_context(quick_changes(bool(self._plan.dedup_ids)))
-                if self._plan.pushes:
-                    settings.enter_context(quick_calls(self.history))
-                if self._plan.retention_ms:
-                    settings.enter_context(short_lives())
-                if self._plan.queue_calls:
-                    settings.enter_context(queueing.quick_news())
-                if self._plan.tasks:
-                    settings.enter_context(returning.short_holds())
+                for limits in self._limits(late_write_ms):
+                    settings.enter_context(limits)
                 self._scheduler.run(_STEPS_MAX * len(worlds))
                 for world in worlds:
                     world._drain()
@@ -133,6 +119,28 @@ class World:
         except Endless as endless:
             self.history.defects.append(f"{endless}, so other checks may be wrong")
         return [violation for world in worlds for violation in world._verdict()]
+
+    def _limits(self, late_write_ms: int) -> Iterator[AbstractContextManager[object]]:
+        """Under which the history is played: times and sizes that it can meet."""
+        plan = self._plan
+        yield short_times(plan.dedup_ms, late_write_ms + plan.apart_ms)
+        yield short_appointments(late_write_ms, plan.apart_ms + plan.faults.stale_ms_max)
+        yield clocks_apart(plan.apart_ms)
+        yield patch.object(key_plan, "SET_ASIDE_MAX", plan.aside_max)
+        if plan.small_pages:
+            yield small_pages()
+        if plan.small_segments:
+            yield small_segments()
+        if plan.resizes:
+            yield quick_changes(bool(plan.dedup_ids))
+        if plan.pushes:
+            yield quick_calls(self.history)
+        if plan.retention_ms:
+            yield short_lives()
+        if plan.queue_calls:
+            yield queueing.quick_news()
+        if plan.tasks:
+            yield returning.short_holds()
 
     def _verdict(self) -> list[str]:
         with patch.multiple(checker, SKEW_MS=self._plan.apart_ms, OFF_MS=self._plan.apart_ms - self._plan.skew_ms // 2):

@@ -1,0 +1,39 @@
+"""Limits so small that few messages meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib.cursors import cursor, retries
+from chalicelib.cursors.retries import surplus
+from chalicelib.log import segment
+from chalicelib.table import writes
+
+_SEGMENT_BYTES = 100
+"""One entry of a few messages, or two pointers."""
+
+
+@contextmanager
+def small_pages() -> Iterator[None]:
+    """Two retries that do not come at once are too many for a cursor."""
+
+    def smaller(cursor: Any, now: int, most: int = 1) -> Any:
+        return surplus(cursor, now, min(most, 1))
+
+    with (
+        patch.multiple(retries, RETRY_SOON_MS=100, RETRY_PAGE_LEASES=2),
+        patch.object(retries, "surplus", smaller),
+        patch.object(cursor, "LEASES_FEW", 1),
+    ):
+        yield
+
+
+@contextmanager
+def small_segments() -> Iterator[None]:
+    """A segment is full with an entry or two."""
+    has_room = writes.Either(writes.Absent(("end",)), writes.AtMost(("bytes",), _SEGMENT_BYTES - 1))
+    with patch.multiple(segment, SEGMENT_FULL_BYTES=_SEGMENT_BYTES, HAS_ROOM=has_room):
+        yield
