@@ -102,8 +102,9 @@ class Groups:
             self._agenda.appoint(REVIVE, keys.subject(topic.name, current.name), self._runtime.now())
         if not given.keys() - {"start", *group.FIXED}:
             return current
+        asked_at_ms = self._runtime.uptime()
         changed = Group.of(current.topic_id, current.name, self._store.write(group.change(current, given)))
-        self._catalogue.keep_group(changed)
+        self._catalogue.keep_group(changed, asked_at_ms)
         return changed
 
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:

@@ -43,24 +43,26 @@ class Catalogue:
     def current_topic(self, name: str) -> Topic:
         """The topic, read again. Raises TopicNotFound, InvalidName."""
         demand_name("topic", name)
-        return self._known(name, self._store.read([Keys([keys.topic(name)], strong=True)])[0])
+        asked_at_ms = self._runtime.uptime()
+        return self._known(name, self._store.read([Keys([keys.topic(name)], strong=True)])[0], asked_at_ms)
 
-    def _known(self, name: str, items: Sequence[Item]) -> Topic:
+    def _known(self, name: str, items: Sequence[Item], asked_at_ms: int) -> Topic:
+        """Its age counts from before the read: what was changed meanwhile may not be in it."""
         if not items:
             self.forget(name)
             raise TopicNotFound(f"topic '{name}' does not exist")
         topic = Topic.of(items[0])
-        self._topics.keep(name, (self._runtime.uptime(), topic))
+        self._topics.keep(name, (asked_at_ms, topic))
         return topic
 
     def read_beside(self, wanted: Sequence[Key], topic_name: str | None) -> Sequence[Item]:
         """Reads these items, and in the same round trip the topic of this name, if it is to be cached and is not."""
         if topic_name is None or self._recent(topic_name) or not re.fullmatch(NAME_PATTERN, topic_name):
             return self._store.read([Keys(wanted, strong=True)])[0]
-        topic_read = Keys([keys.topic(topic_name)], strong=True)
+        asked_at_ms, topic_read = self._runtime.uptime(), Keys([keys.topic(topic_name)], strong=True)
         items, topic_items = self._store.read([Keys(wanted, strong=True), topic_read])
         with suppress(TopicNotFound):
-            self._known(topic_name, topic_items)
+            self._known(topic_name, topic_items, asked_at_ms)
         return items
 
     def refreshed(self, topic: Topic) -> Topic:
@@ -103,9 +105,9 @@ class Catalogue:
         seen_at_ms, group = self._groups.get((topic.id, name)) or (0, None)
         return group if age_ms_max is None or self._runtime.uptime() - seen_at_ms <= age_ms_max else None
 
-    def keep_group(self, group: Group) -> None:
-        """Caches a group that was just read or changed."""
-        self._groups.keep((group.topic_id, group.name), (self._runtime.uptime(), group))
+    def keep_group(self, group: Group, asked_at_ms: int) -> None:
+        """Caches a group that was asked for, or changed, at this time."""
+        self._groups.keep((group.topic_id, group.name), (asked_at_ms, group))
 
     def group_name(self, topic_id: str, group_id: str) -> str | None:
         """The name of the group with this id, which may be deleted since; None if there is none."""
@@ -130,11 +132,12 @@ class Catalogue:
 
     def groups_named(self, topic: Topic, names: Sequence[str]) -> list[Group]:
         """The existing ones of these groups, in this order."""
+        asked_at_ms = self._runtime.uptime()
         wanted = {keys.group(topic.id, name): name for name in names}
         items = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
         groups = [Group.of(topic.id, wanted[key_of(item)], item) for item in items]
         for group in groups:
-            self.keep_group(group)
+            self.keep_group(group, asked_at_ms)
         return groups
 
 

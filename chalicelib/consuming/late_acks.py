@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from chalicelib.catalogue.group import BY_MESSAGE
-from chalicelib.consuming.receipt_batch import ReceiptBatch
+from chalicelib.consuming.receipt_batch import CursorFull, ReceiptBatch
 from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.cursors.retries import Retries
@@ -34,7 +34,7 @@ def resolve(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> 
 
 def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> bool:
     """Brings back retry pages that hold messages of these receipts, where receipts name messages. Returns whether there
-    is more to settle, or to look for."""
+    is more to settle, or to look for. Raises CursorFull: no room for a page."""
     asked = []
     for batch in batches:
         last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
@@ -49,7 +49,10 @@ def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) 
             if page.id not in pages:  # somebody has just brought it back
                 batch.learn(read_again(store, [batch.cursor.key])[0])
             elif any(not wanted.isdisjoint(lease.offsets) for lease in pages[page.id]):
-                batch.learn(retries.bring_back(batch.cursor, page))
+                after = retries.bring_back(batch.cursor, page)
+                if after and page.id in after.pages:
+                    raise CursorFull(after.queue)
+                batch.learn(after)
     return bool(asked)
 
 

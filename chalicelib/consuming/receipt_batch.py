@@ -71,6 +71,9 @@ class Failure(Answer):
 class CursorFull(StoreUnavailable):
     """A cursor has as many leases and retries under way as it can hold."""
 
+    def __init__(self, queue: int) -> None:
+        super().__init__(f"queue {queue} has as many leases and retries under way as a cursor can hold")
+
     @property
     def code(self) -> str:
         return StoreUnavailable.__name__
@@ -269,7 +272,7 @@ class ReceiptBatch:
         if owed and len(self.cursor.inert) > cursor_writes.INERT_MAX:
             return Plan(cursor_writes.prune(self.cursor, 0, (), cursor_writes.PRUNED_ALONE_MAX))
         if owed and self.is_seen and len(self.cursor.leases) >= LEASES_MAX + cursor_writes.LEASES_ROOM:
-            raise CursorFull(f"queue {self.cursor.queue} has as many leases and retries under way as a cursor can hold")
+            raise CursorFull(self.cursor.queue)
         change = Change()
         moved: Moved = {}
         for lease, receipts in owed:

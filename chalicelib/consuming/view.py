@@ -213,7 +213,7 @@ class ViewReader:
     def read(self, topic: Topic, group_name: str, ask: Pop, strong: bool = False) -> GroupView:
         """The group now, in a broadcast group as this consumer has it, and up to `max_messages` ahead in each queue.
         Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
-        at_ms = self._runtime.now()
+        at_ms, asked_at_ms = self._runtime.now(), self._runtime.uptime()
         known = self._catalogue.seen_group(topic, group_name)
         of_group = _reads(topic, group_name, known, ask, strong)
         of_logs = self._reader.guess(self._guess(topic, known, ask))
@@ -222,7 +222,7 @@ class ViewReader:
         items = [item for answer in answers[: len(of_group)] for item in answer]
         seen, delays_at = Seen(), len(of_group) + len(of_logs)
         self._reader.learn(seen, of_logs, answers[len(of_group) : delays_at])
-        group = self._group(topic, group_name, known, items)
+        group = self._group(topic, group_name, known, items, asked_at_ms)
         cursors = self._cursors_of(topic, group, known, items, ask, strong)
         if cursors is None:
             return self.read(topic, group_name, ask, strong=True)
@@ -256,14 +256,14 @@ class ViewReader:
         cached = [self._cursors.get(known.cursor_key(queue, consumer)) for queue in range(topic.readers)]
         return [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cached) if cursor]
 
-    def _group(self, topic: Topic, name: str, known: Group | None, items: list[Item]) -> Group:
+    def _group(self, topic: Topic, name: str, known: Group | None, items: list[Item], asked_at_ms: int) -> Group:
         """The group's settings, read again before GroupNotFound is raised."""
         item = next((item for item in items if item["sk"] == keys.SETTINGS), None)
         if not item:
             return self._catalogue.group(topic, name)
         if known is None or (known.id, known.version) != (item["id"], item["version"]):
             known = Group.of(topic.id, name, item)
-        self._catalogue.keep_group(known)
+        self._catalogue.keep_group(known, asked_at_ms)
         return known
 
     def _cursors_of(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from chalicelib.api import Api
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOUR_MS
+from chalicelib.cursors import retries
 from chalicelib.cursors.cursor import Cursor, RetryPage
 from chalicelib.store import Keys, Read
 from chalicelib.table import keys
@@ -17,6 +20,7 @@ from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
 from tests.support.late_store import LateStore
+from tests.support.small import small_pages
 
 
 class Halved(MemoryStore):
@@ -154,3 +158,15 @@ def _take_and_bury(api: Api) -> list[str]:
     receipts = [message["receipt"] for message in api.pop("t", "g", {"max_messages": 130})["messages"]]
     assert api.bury("t", "g", {"receipts": receipts})["failed"] == []
     return receipts
+
+
+def test_an_ack_of_a_retry_for_which_a_full_cursor_has_no_room_is_not_refused() -> None:
+    clock, store = Clock(), MemoryStore()
+    api = with_messages(store, clock, 4, settle_by="message")
+    taken = [message["receipt"] for message in api.pop("t", "g", {"max_messages": 4})["messages"]]
+    with small_pages():
+        for receipt in taken[::2]:
+            api.nack("t", "g", {"receipts": [receipt], "delay_ms": HOUR_MS})
+    with patch.object(retries, "LEASES_MAX", 0), pytest.raises(StoreUnavailable, match="as many leases"):
+        api.ack("t", "g", {"receipts": taken[:1]})
+    assert api.ack("t", "g", {"receipts": taken[:1]}) == {"acked": 1, "failed": []}
