@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import MessageNotFound
+from chalicelib.base.errors import MessageNotFound, StoreUnavailable
 from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.log.segment import Segment
 from chalicelib.store import Range, Read
@@ -75,6 +75,10 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def unavailable(*_: object) -> None:
+    raise StoreUnavailable("trouble")
 
 
 def bodies(messages: list[dict[str, Any]]) -> list[str]:
@@ -327,6 +331,24 @@ def test_the_newest_decision_about_delayed_messages_stays(world: World) -> None:
     world.clock.sleep(MINUTE_MS)
     assert "again" in bodies(world.take())
     assert world.api.get_message("t", found)["body"] == "again"
+
+
+def test_a_delivery_that_was_left_half_done_is_not_repeated_a_day_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then its entry is not there to be found."""
+    world.produce("waits", delay_ms=MINUTE_MS)
+    world.clock.sleep(MINUTE_MS)
+    monkeypatch.setattr(world.store, "remove_all", unavailable)
+    with pytest.raises(StoreUnavailable):
+        world.api.service.sweeps.forward()
+    monkeypatch.undo()
+    world.produce(*["small"] * 3 * PER_SEGMENT)
+    world.clock.sleep(GONE_MS)
+    world.sweep()
+    assert len(world.items("log#")) == 1
+    world.another().service.sweeps.forward()
+    assert world.api.get_topic("t")["queue_offsets"][0]["end_offset"] == 1 + 3 * PER_SEGMENT
 
 
 @pytest.mark.parametrize("seed", range(8))
