@@ -236,6 +236,22 @@ def test_a_retry_of_an_expired_message_is_settled_and_others_are_delivered(
     assert (found["ready"], found["in_flight"], found["retrying"], found["dead"]) == (0, 1, 0, 0)
 
 
+def test_a_retry_of_what_is_removed_before_what_lies_ahead_of_it_is_settled(world: World) -> None:
+    """A removal may fail half way."""
+    world.produce(*["old"] * 2 * PER_SEGMENT)
+    _, second, *_ = sorted(world.items("log#"), key=lambda item: str(item["sk"]))
+    taken = world.take(2 * PER_SEGMENT)
+    [retry] = [each for each in taken if each["offset"] == int(second["sk"])]
+    world.api.nack("t", "g", {"receipts": [retry["receipt"]], "delay_ms": 2 * GONE_MS})
+    world.ack([each for each in taken if each is not retry])
+    world.clock.sleep(2 * GONE_MS)
+    world.produce("new")
+    world.store.remove_all([key_of(second)])
+    assert bodies(world.take(2, api=world.another())) == ["new"]
+    found = world.progress()
+    assert (found["ready"], found["in_flight"], found["retrying"], found["dead"]) == (0, 1, 0, 0)
+
+
 def test_an_ordered_pop_settles_expired_messages_and_delivers_the_next(world: World) -> None:
     world.group("h", ordered=True)
     world.produce(BIG, *["small"] * 2 * PER_SEGMENT)
@@ -271,6 +287,25 @@ def test_messages_that_expire_before_their_key_has_its_turn_are_counted(world: W
     world.produce("x", key="other")
     world.clock.sleep(KEPT_MS + 1)
     world.produce("new", key="third")
+    assert counts(world, "h") == {("expired", "t", "h"): 2}
+
+
+def test_messages_that_wait_for_their_key_are_not_counted_as_expired(world: World) -> None:
+    world.group("h", ordered="key")
+    world.produce("held", key="k")
+    assert bodies(world.take(1, "h")) == ["held"]
+    world.produce("short", key="other", ttl_ms=1_000)
+    world.produce("waits", key="k")
+    world.produce("next", key="third")
+    world.clock.sleep(1_000)
+    assert counts(world, "h") == {("expired", "t", "h"): 1}
+
+
+def test_messages_that_expire_behind_a_filter_by_key_are_counted(world: World) -> None:
+    world.group("h", ordered="key", filter={"tags": ["x"]})
+    world.produce("a", "b", key="k", tag="x")
+    world.clock.sleep(KEPT_MS + 1)
+    world.produce("new", key="k", tag="x")
     assert counts(world, "h") == {("expired", "t", "h"): 2}
 
 

@@ -10,14 +10,16 @@ from unittest.mock import patch
 import pytest
 
 from chalicelib.base.errors import GroupNotFound, QueueFull, StoreUnavailable
-from chalicelib.base.limits import DAY_MS, HOUR_MS, SECOND_MS
+from chalicelib.base.limits import DAY_MS, HOUR_MS, INLINE_BYTES_MAX, SECOND_MS
 from chalicelib.delays.chain import DecisionChain
+from chalicelib.store import Read
 from chalicelib.table import keys
-from chalicelib.table.writes import Write
+from chalicelib.table.writes import Item, Write
 from tests.support.client import ALL_RIGHTS, Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
 from tests.support.late_store import LateStore
+from tests.support.orders import noise
 
 
 class World:
@@ -149,6 +151,23 @@ def test_a_new_consumer_gets_nothing_that_waited_at_a_purge() -> None:
     store.past = None
     client.clock.sleep(DAY_MS)
     assert other.pop(consumer_id="ann")["messages"] == []
+
+
+def test_a_lost_message_is_dead_though_its_log_is_read_as_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.topic.produce(*noise(1, 2 * INLINE_BYTES_MAX), queue=0)
+    for pk in [pk for pk in world.store._items if pk.startswith("payload#")]:
+        del world.store._items[pk]
+    read = world.store.read
+
+    def from_then_on(reads: Sequence[Read]) -> list[list[Item]]:
+        if any("payload#" in repr(each) for each in reads):
+            world.look()
+        return read(reads)
+
+    monkeypatch.setattr(world.store, "read", from_then_on)
+    group = world.group.seen_by(world.client.another())
+    assert group.pop()["messages"] == []
+    assert group.totals()[3] == 1
 
 
 def test_letters_are_purged_although_others_redrive_some(world: World) -> None:
