@@ -99,16 +99,18 @@ def test_a_token_is_found_as_soon_as_it_is_made(world: World) -> None:
 # -- pops -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pop_of_a_group_that_was_deleted_a_moment_ago_fails() -> None:
+@pytest.mark.parametrize("mode", ["clustering", "broadcast"])
+def test_a_pop_of_a_group_that_was_deleted_a_moment_ago_fails(mode: str) -> None:
     store, clock = LateStore(), Clock()
-    api = with_messages(store, clock, 2)
-    api.pop("t", "g", {"max_messages": 1})
+    api = with_messages(store, clock, 2, mode=mode)
+    ask = {"max_messages": 1, "consumer_id": "ann"}
+    api.pop("t", "g", ask)
     store.fall_behind()
     past, store.past = store.past, None
     instance(store, clock, seed=2).delete_group("t", "g")
     store.past = past
     with pytest.raises(GroupNotFound):
-        api.pop("t", "g", {})
+        api.pop("t", "g", ask)
 
 
 def test_a_topic_whose_deletion_has_just_begun_takes_no_messages(world: World) -> None:
