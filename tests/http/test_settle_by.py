@@ -81,7 +81,7 @@ def test_by_message_a_receipt_from_before_a_redelivery_does_all_else(
     assert bodies(group.pop()["messages"]) == (["b"] if verb == "bury" else ["a", "b"])
 
 
-def test_by_message_a_delivery_that_did_not_take_place_leaves_a_message_to_bury(topic: Topic, acting: str) -> None:
+def test_by_message_what_was_given_back_unseen_can_still_be_buried(topic: Topic, acting: str) -> None:
     group = by(topic, "message")
     topic.produce("a")
     taken = group.take_one()

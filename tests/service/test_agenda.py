@@ -552,7 +552,7 @@ def test_an_extension_where_an_older_group_is_known_makes_its_appointment(
     assert appointments(store) == [("revive", keys.subject("t", "g"))]
 
 
-def test_one_of_several_extended_leases_that_ends_sooner_has_its_appointment(
+def test_one_of_several_extended_leases_that_ends_sooner_is_appointed(
     api: Api, store: MemoryStore, clock: Clock
 ) -> None:
     """The other one, which ends later than it did, may be tried again."""

@@ -236,7 +236,7 @@ def test_a_retry_of_an_expired_message_is_settled_and_others_are_delivered(
     assert (found["ready"], found["in_flight"], found["retrying"], found["dead"]) == (0, 1, 0, 0)
 
 
-def test_a_retry_of_what_is_removed_before_what_lies_ahead_of_it_is_settled(world: World) -> None:
+def test_a_retry_of_what_is_removed_before_what_came_first_is_settled(world: World) -> None:
     """A removal may fail half way."""
     world.produce(*["old"] * 2 * PER_SEGMENT)
     _, second, *_ = sorted(world.items("log#"), key=lambda item: str(item["sk"]))
