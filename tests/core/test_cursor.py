@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -19,7 +20,7 @@ from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim_plan import Tokens, pick, take
 from chalicelib.cursors import cursor_writes as steps
-from chalicelib.cursors.broadcast import forget, note
+from chalicelib.cursors.broadcast import forget, newest, note
 from chalicelib.cursors.cursor import (
     LEASES_FEW,
     Cursor,
@@ -438,6 +439,20 @@ def test_nothing_that_needs_a_lease_is_written_to_a_full_cursor() -> None:
     for change in (steps.claim("u", 1, None, 1_000_500), steps.set_aside(new), steps.redriven([new], 1)):
         assert not history.apply(steps.write(history.cursor, change))
     assert history.apply(steps.write(history.cursor, steps.has_room() + steps.popped(None, 0)))
+
+
+def test_a_redrive_knows_its_own_retry() -> None:
+    history = History(0)
+    redrive = steps.write(history.cursor, steps.redriven([Lease("~u", 0, 1, 0, 1)], 1))
+    assert not redrive.landed(history.item)
+    assert history.apply(redrive)
+    assert redrive.landed(history.item)
+
+
+def test_the_newest_cursor_of_one_instant_is_the_same_in_any_order() -> None:
+    keys = [Key("group", f"cursor#{number}") for number in range(3)]
+    cursors = [replace(Cursor.fresh(key, 0), last_pop_at_ms=1) for key in keys]
+    assert [newest(order) for order in permutations(cursors)] == [cursors[-1]] * 6
 
 
 def test_pruning_takes_what_is_acked_or_old_and_leaves_new_witnesses() -> None:

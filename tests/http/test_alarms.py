@@ -11,6 +11,7 @@ from chalicelib.admin.groups import GroupDetails, Groups
 from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
+from tests.support.troubled_store import TroubledStore
 
 
 class Desk:
@@ -98,6 +99,34 @@ def test_the_age_of_the_oldest_ready_message_raises_an_alarm_too(topic: Topic, d
     assert (desk.check(), desk.told()) == (1, ["raised", "cleared"])
 
 
+def test_the_oldest_ready_message_of_any_queue_raises_an_alarm(client: Client, desk: Desk, clock: Clock) -> None:
+    topic = client.topic("wide", queues=2)
+    topic.group("billing", alarm={"age_ms": 60_000})
+    topic.produce("old", queue=0)
+    clock.sleep(60_000)
+    topic.produce("new", queue=1)
+    assert desk.check() == 1
+
+
+def test_by_a_clock_that_is_behind_a_backlog_has_no_age(topic: Topic, desk: Desk, clock: Clock) -> None:
+    topic.group("billing", alarm={"ready": 1})
+    topic.produce("a")
+    clock.set_back_ms = 10_000
+    desk.check()
+    assert json.loads(desk.messages()[0]["body"])["age_ms"] == 0
+
+
+def test_an_alarm_that_a_slow_check_sent_is_found_by_its_id(
+    client: Client, store: TroubledStore, topic: Topic, desk: Desk, clock: Clock
+) -> None:
+    topic.group("billing", alarm={"ready": 1})
+    topic.produce("a")
+    store.before = lambda _verb, _about: clock.sleep(10)
+    desk.check()
+    [message] = desk.messages()
+    assert client.get(f"/topics/decant.alarms/messages/{message['message_id']}").json == message
+
+
 def test_an_alarm_clears_only_below_all_of_its_thresholds(topic: Topic, desk: Desk, clock: Clock) -> None:
     group = topic.group("billing", alarm={"ready": 3, "age_ms": 60_000})
     topic.produce("a", "b", "c")
@@ -144,9 +173,9 @@ def test_due_retries_and_expired_leases_count_as_ready(topic: Topic, desk: Desk,
     assert (desk.check(), group.totals()[0]) == (1, 2)
 
 
-def test_retries_in_pages_count_once_they_are_due(topic: Topic, desk: Desk, clock: Clock) -> None:
-    group = topic.group("billing", alarm={"ready": RETRY_PAGE_LEASES})
-    group.nack_into_a_page(delay_ms=60_000)
+def test_retries_in_pages_of_a_queue_count_once_they_are_due(client: Client, desk: Desk, clock: Clock) -> None:
+    group = client.topic("wide", queues=2).group("billing", alarm={"ready": RETRY_PAGE_LEASES})
+    group.nack_into_a_page(delay_ms=60_000, queue=1)
     assert desk.check() == 0
     clock.sleep(60_000)
     assert desk.check() == 1
@@ -282,6 +311,29 @@ def test_a_topic_of_alarms_that_was_deleted_is_made_again(client: Client, topic:
     client.delete("/topics/decant.alarms")
     settle(group)
     assert (desk.check(), desk.told()) == (1, ["cleared"])
+
+
+@pytest.mark.parametrize(
+    ("part", "step", "is_changed"), [("_delays", "waiting", False), ("_promoter", "_decide", True)]
+)
+def test_a_check_goes_on_when_the_topic_of_alarms_is_deleted_meanwhile(
+    client: Client, topic: Topic, desk: Desk, monkeypatch: pytest.MonkeyPatch, part: str, step: str, is_changed: bool
+) -> None:
+    """A message that was stored by then is deleted with it."""
+    group = topic.group("billing", alarm={"ready": 1})
+    topic.produce("a")
+    used = getattr(client.api.service.sweeps._alarms, part)
+    ask = getattr(used, step)
+
+    def meanwhile(*asked: Any) -> Any:
+        monkeypatch.undo()
+        client.delete("/topics/decant.alarms")
+        return ask(*asked)
+
+    monkeypatch.setattr(used, step, meanwhile)
+    assert desk.check() == is_changed
+    assert desk.check() != is_changed
+    assert (state(group), desk.told()) == ("raised", [] if is_changed else ["raised"])
 
 
 def test_a_backlog_of_alarms_sends_one_alarm_and_no_loop(client: Client, desk: Desk, clock: Clock) -> None:

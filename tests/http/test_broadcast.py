@@ -505,6 +505,18 @@ def test_a_receipt_of_a_forgotten_consumer_is_lost(clock: Clock, group: Group, a
     assert group.client.post(f"{group.path}/ack", receipts=[mine[0]["receipt"]]).problem == (404, "GroupNotFound")
 
 
+def test_an_acked_receipt_is_lost_too_once_its_consumer_is_forgotten(
+    client: Client, clock: Clock, group: Group, ann: Consumer
+) -> None:
+    """Whatever the instance knows that acked it."""
+    group.topic.produce("a", "b")
+    acked, _ = ann.take(2)
+    assert failed(group.ack(acked)) == []
+    clock.sleep(IDLE_CONSUMER_MS + 1)
+    assert sweep(group.seen_by(client.another())) == 1
+    assert failed(group.ack(acked)) == ["LeaseLost"]
+
+
 def test_the_same_attempt_of_a_consumer_that_was_forgotten_is_another(
     clock: Clock, group: Group, ann: Consumer
 ) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import KIB
+from chalicelib.base.limits import HOUR_MS, KIB
 from chalicelib.dead_letters import move
+from chalicelib.dead_letters.move import Mover
 from chalicelib.table import keys
 from chalicelib.table.writes import Key
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
@@ -294,6 +295,18 @@ def test_another_instance_that_knows_the_deleted_topic_moves_nothing(
     again = client.another().topic("graves").group("again")
     assert expire(group, clock) == []
     assert bodies(moved(again)) == ["hi"]
+
+
+def test_a_message_whose_topic_goes_as_it_is_to_move_is_nacked(
+    topic: Topic, group: Group, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.produce("hi")
+    message = group.take_one()
+    looks = [Mover.target]
+    monkeypatch.setattr(Mover, "target", lambda mover, of: looks.pop()(mover, of) if looks else None)
+    assert bury(group, message)["failed"] == []
+    clock.sleep(HOUR_MS)
+    assert [(each["body"], each["attempt"]) for each in group.pop()["messages"]] == [("hi", 2)]
 
 
 def test_what_has_moved_counts_if_the_topic_is_deleted_just_then(topic: Topic, group: Group, client: Client) -> None:

@@ -311,6 +311,17 @@ def test_a_receipt_from_before_a_redrive_settles_nothing(topic: Topic, group: Gr
     assert group.ack(new)["acked"] == 1
 
 
+def test_a_late_ack_of_what_another_has_acked_after_its_redrive_is_refused(
+    topic: Topic, group: Group, client: Client
+) -> None:
+    topic.produce("a")
+    old = group.take_one()
+    bury(group, old)
+    redrive(group)
+    group.ack(group.take_one())
+    assert failed(group.seen_by(client.another()).ack(old)) == ["LeaseLost"]
+
+
 def test_a_late_ack_beside_one_of_what_dies_meanwhile_is_refused(topic: Topic, client: Client, clock: Clock) -> None:
     group = topic.group("g", settle_by="delivery", invisible_ms=1_000)
     topic.produce(*"abc")

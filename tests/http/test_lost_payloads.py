@@ -51,7 +51,7 @@ class Payloads(MemoryStore):
 
 
 def unavailable(_writes: object) -> None:
-    raise StoreUnavailable("transactions are throttled")
+    raise StoreUnavailable("writes are throttled")
 
 
 @pytest.fixture
@@ -260,6 +260,27 @@ def test_one_payload_that_cannot_be_read_holds_back_no_other_message(
     store.fail_alone = ()
     topic.client.clock.ms += UNREADABLE_MS
     assert [(each["body"], each["attempt"]) for each in group.take(1)] == [(sent[1], 1)]
+
+
+def test_what_was_read_comes_though_what_cannot_be_read_is_not_given_back(
+    topic: Topic, store: Payloads, fresh: Client
+) -> None:
+    group = topic.group("g").seen_by(fresh)
+    sent = produce(topic)
+    store.fail_alone = store.payloads[1:2]
+    store.fails = lambda: setattr(store, "write", unavailable)
+    assert bodies(group.pop()["messages"]) == sent[::2]
+    assert group.totals() == (0, 3, 0, 0)
+
+
+def test_what_a_pop_has_comes_though_the_rest_cannot_be_read(topic: Topic, store: Payloads, fresh: Client) -> None:
+    """The rest is a claim of its own, in the place of a lost message."""
+    group = topic.group("g").seen_by(fresh)
+    sent = produce(topic)
+    store.lose(1)
+    store.fail_alone = store.payloads[1:]
+    assert bodies(group.pop(max_messages=2)["messages"]) == sent[:1]
+    assert group.totals() == (0, 1, 1, 1)
 
 
 @pytest.mark.parametrize(("count", "given_back"), [(TAKEOVERS_MAX, TAKEOVERS_MAX), (TAKEOVERS_MAX + 1, 0)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base import deadline
-from chalicelib.base.limits import HOP_MS_MIN
+from chalicelib.base.limits import HOP_MS_MIN, TAKEOVERS_MAX
 from chalicelib.consuming import events
 from chalicelib.cursors import retries
 from chalicelib.reading import trace
@@ -128,6 +128,34 @@ def test_extending_burying_and_acks_in_pops_are_told(topic: Topic, group: Group)
     topic.client.post(f"{group.path}/bury", receipts=[taken[1]["receipt"]], reason="poison")
     assert told(group, one) == ["popped", "extended", "acked"]
     assert told(group, other) == ["popped", "buried", "dead"]
+    assert standing(group, other)["events"][1]["reason"] == "poison"
+
+
+def test_a_trace_tells_when_the_first_of_several_leases_of_a_pop_ends(
+    topic: Topic, store: TroubledStore, clock: Clock
+) -> None:
+    group = topic.group("billing", invisible_ms=1_000)
+    sent = topic.produce(*["a"] * 2 * (TAKEOVERS_MAX + 1))
+    taken = [group.take_one() for _ in sent]
+    group.ack(*taken[1::2])
+    clock.sleep(1_000)
+    store.before = lambda verb, _about: clock.sleep(1) if verb == "write" else None
+    again = group.take(TAKEOVERS_MAX + 1)
+    ends = [each["invisible_until_ms"] for each in again]
+    assert ends[0] < ends[-1]
+    assert standing(group, again[0])["events"][-1]["invisible_until_ms"] == ends[0]
+
+
+def test_what_is_done_with_a_part_of_a_later_delivery_is_told_of_that(topic: Topic, clock: Clock) -> None:
+    group = topic.group("g", settle_by="message", invisible_ms=1_000)
+    sent, _ = topic.produce("a", "b")
+    old, _ = group.take(2)
+    clock.sleep(1_000)
+    group.take(2)
+    [longer] = group.extend(old)["extended"]
+    group.ack(longer["new_receipt"])
+    events = standing(group, sent)["events"]
+    assert [event["attempt"] for event in events if event["event"] == "acked"] == [2]
 
 
 def test_a_receipt_that_does_not_count_is_no_event(topic: Topic, group: Group, clock: Clock) -> None:
@@ -219,6 +247,15 @@ def test_a_note_that_fails_fails_nothing(topic: Topic, group: Group, store: Trou
     assert (standing(group, sent)["state"], told(group, sent)) == ("settled", [])
 
 
+def test_a_defect_that_leaves_a_gap_is_logged(
+    topic: Topic, group: Group, store: TroubledStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic.produce("a")
+    store.before = defect
+    group.take_one()
+    assert caplog.messages == ["what happened to messages of topic orders was not noted"]
+
+
 def test_a_note_written_twice_is_told_once(topic: Topic, group: Group, store: TroubledStore) -> None:
     written: list[Any] = []
     store.after = lambda verb, about: written.append(about) if verb == "put_all" else None
@@ -250,6 +287,7 @@ def test_notes_go_with_the_retention(topic: Topic, group: Group, store: Troubled
     topic.produce("a")
     group.take_one()
     [note] = written
+    assert note["group"] == "billing"
     assert note["ttl"] * 1_000 > clock.ms + topic.details()["retention_ms"] + 86_400_000
     assert events.PAGE_OFFSETS == 128
 

@@ -108,6 +108,10 @@ def test_every_type_and_every_field_of_it_is_described() -> None:
             assert part.get("description") or "$ref" in part, f"{name}.{field}"
 
 
+def test_the_first_attempt_of_a_delivery_is_1() -> None:
+    assert SCHEMAS["Delivery"]["properties"]["attempt"]["minimum"] == 1
+
+
 def test_no_text_shows_a_docstring_as_it_is_written() -> None:
     for node in nodes(document()):
         assert not re.search(r"{[A-Z_]+}|\n    ", str(node.get("description", "")))

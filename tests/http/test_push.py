@@ -764,6 +764,35 @@ def test_a_run_ends_quietly_when_what_it_serves_is_deleted(
     assert (len(consumer.calls), caplog.records) == (1, [])
 
 
+def test_a_run_ends_quietly_when_its_topic_is_deleted_while_it_delivers(
+    topic: Topic, group: Group, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promoter = topic.client.api.service.delays.promoter
+    decide = promoter._decide
+
+    def meanwhile(*asked: Any) -> int:
+        topic.client.another().delete(topic.path)
+        return decide(*asked)
+
+    monkeypatch.setattr(promoter, "_decide", meanwhile)
+    topic.produce("a", delay_ms=1_000)
+    clock.sleep(1_000)
+    run(group)
+    assert caplog.records == []
+
+
+def test_a_defect_ends_the_push_of_its_group_alone_and_is_logged(
+    topic: Topic, group: Group, store: TroubledStore, consumer: Consumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic.group("audit", push={"url": URL})
+    topic.produce("a")
+    is_its = re.compile("group#.*#billing").search
+    store.before = lambda verb, about: RuntimeError("a defect") if verb == "write" and is_its(str(about)) else None
+    run(group)
+    assert (len(consumer.calls), caplog.messages) == (1, ["the push to group billing has failed"])
+    caplog.clear()
+
+
 def test_a_run_that_cannot_read_its_topic_ends_and_says_so(
     topic: Topic, group: Group, store: TroubledStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import PASSED_AT_ONCE_MAX
 from chalicelib.table.writes import Write
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.clock import Clock
@@ -99,6 +100,32 @@ def test_a_claim_without_an_answer_counts_since_its_repeat_delivers_it(
     store.after = unavailable()
     assert group.pop()["messages"] == []
     assert offsets(group.pop(max_messages=2, attempt_id="x")["messages"]) == [1, 2]
+
+
+def test_a_pop_whose_unused_permits_cannot_be_given_back_delivers(topic: Topic, store: TroubledStore) -> None:
+    group = topic.group("slow", rate_limit=5, filter={"tags": ["x"]})
+    topic.produce("a", {"body": "b", "tag": "x"})
+    store.before = unavailable("write_together")
+    assert bodies(group.pop()["messages"]) == ["b"]
+
+
+def test_what_a_pop_passes_before_its_first_message_takes_none(topic: Topic) -> None:
+    group = topic.group("slow", rate_limit=10, ordered="key", filter={"tags": ["x"]})
+    filled(topic, PASSED_AT_ONCE_MAX)
+    topic.produce("a", "b", tag="x")
+    assert bodies(group.pop()["messages"]) == ["a", "b"]
+
+
+def test_what_comes_back_while_a_pop_passes_others_is_taken_by_its_permits(
+    topic: Topic, store: TroubledStore, clock: Clock
+) -> None:
+    group = topic.group("slow", rate_limit=10, ordered="key", filter={"tags": ["x"]}, invisible_ms=1_000)
+    topic.produce("a", "b", tag="x")
+    group.take(2)
+    filled(topic, PASSED_AT_ONCE_MAX)
+    clock.sleep(999)
+    store.before = lambda verb, _about: clock.sleep(1) if verb == "write" else None
+    assert bodies(group.pop()["messages"]) == ["a", "b"]
 
 
 def test_permits_given_back_late_do_not_count_in_the_next_second(topic: Topic, client: Client, clock: Clock) -> None:

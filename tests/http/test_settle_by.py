@@ -81,6 +81,16 @@ def test_by_message_a_receipt_from_before_a_redelivery_does_all_else(
     assert bodies(group.pop()["messages"]) == (["b"] if verb == "bury" else ["a", "b"])
 
 
+def test_by_message_what_was_given_back_unseen_can_still_be_buried(topic: Topic, acting: str) -> None:
+    group = by(topic, "message")
+    topic.produce("a")
+    taken = group.take_one()
+    service = group.client.api.service
+    service.consuming.settler.give_back(service.env.catalogue.topic("orders"), "g", receipts(taken))
+    assert seen(group, acting)._post("bury", receipts=receipts(taken)) == {"buried": 1, "failed": []}
+    assert group.totals() == (0, 0, 0, 1)
+
+
 def test_by_message_a_nacked_message_is_acked_before_its_retry(topic: Topic, clock: Clock, acting: str) -> None:
     group = by(topic, "message")
     topic.produce("a")

@@ -550,3 +550,36 @@ def test_an_extension_where_an_older_group_is_known_makes_its_appointment(
     forget(store)
     other.extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": 1_000})
     assert appointments(store) == [("revive", keys.subject("t", "g"))]
+
+
+def test_one_of_several_extended_leases_that_ends_sooner_is_appointed(
+    api: Api, store: MemoryStore, clock: Clock
+) -> None:
+    """The other one, which ends later than it did, may be tried again."""
+    api.put_group("t", "g", {"max_attempts": 2})
+    minutes(api, clock, 20)
+    api.produce("t", {"messages": [{"body": "a"}]})
+    [first] = api.pop("t", "g", {})["messages"]
+    api.nack("t", "g", {"receipts": [first["receipt"]], "delay_ms": 0})
+    [last] = api.pop("t", "g", {"invisible_ms": HOUR_MS})["messages"]
+    api.produce("t", {"messages": [{"body": "b"}]})
+    [other] = api.pop("t", "g", {"invisible_ms": MINUTE_MS})["messages"]
+    receipts = [last["receipt"], other["receipt"]]
+    assert api.extend("t", "g", {"receipts": receipts, "invisible_ms": 5 * MINUTE_MS})["failed"] == []
+    minutes(api, clock, 5)
+    assert api.get_group("t", "g")["dead"] == 1
+
+
+def test_an_extension_where_older_settings_are_known_makes_its_appointment(
+    api: Api, store: MemoryStore, clock: Clock
+) -> None:
+    """Attempts had no end then."""
+    api.put_group("t", "g", {"max_attempts": None})
+    api.produce("t", {"messages": [{"body": "a"}]})
+    [message] = api.pop("t", "g", {"invisible_ms": 10 * HOUR_MS})["messages"]
+    other = instance(store, clock, 2)
+    other.put_group("t", "g", {"max_attempts": 1})
+    minutes(other, clock, 20)
+    api.extend("t", "g", {"receipts": [message["receipt"]], "invisible_ms": 5 * MINUTE_MS})
+    minutes(other, clock, 5)
+    assert other.get_group("t", "g")["dead"] == 1

@@ -144,6 +144,8 @@ def test_a_change_of_an_alarm_knows_its_own_retry() -> None:
     changing = change(Key("group", "alarm"), AlarmState(2, RAISED, 1), b"mine")
     states: tuple[Item, ...] = ({}, {"by": b"mine"}, {"by": b"another's"})
     assert [changing.landed(before) for before in states] == [False, True, False]
+    first, store = change(Key("group", "alarm"), AlarmState(1, RAISED, 1), b"mine"), MemoryStore()
+    assert store.write(first) == store.write(first)
 
 
 class Late(MemoryStore):

@@ -16,20 +16,29 @@ from tests.support.late_store import LateStore
 from tests.support.troubled_store import TroubledStore
 
 
-def test_a_repeat_returns_all_its_attempt_holds_though_reads_are_stale() -> None:
+@pytest.mark.parametrize("mode", ["clustering", "broadcast"])
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("old", [["old"], []])
+def test_a_repeat_returns_all_its_attempt_holds_though_reads_are_stale(
+    mode: str, is_known: bool, old: list[str]
+) -> None:
+    """Also at an instance that knows the group."""
     store, clock = LateStore(), Clock()
-    api = instance(store, clock)
+    api, other = instance(store, clock), instance(store, clock, seed=2)
     api.put_topic("t", {"queues": 1})
-    api.put_group("t", "g", {})
-    api.produce("t", {"messages": [{"body": "old"}]})
+    api.put_group("t", "g", {"mode": mode})
+    ask = {"max_messages": 10, "attempt_id": "a", "consumer_id": "ann"}
+    if is_known:
+        other.pop("t", "g", {**ask, "attempt_id": "b"})
+    for body in old:
+        api.produce("t", {"messages": [{"body": body}]})
     store.fall_behind()
     api.produce("t", {"messages": [{"body": "new"}]})
-    ask = {"max_messages": 10, "attempt_id": "a"}
     past, store.past = store.past, None
     first = api.pop("t", "g", ask)["messages"]
     store.past = past
-    again = instance(store, clock, seed=2).pop("t", "g", ask)["messages"]
-    assert [each["body"] for each in again] == ["old", "new"]
+    again = other.pop("t", "g", ask)["messages"]
+    assert [each["body"] for each in again] == [*old, "new"]
     assert [each["receipt"] for each in again] == [each["receipt"] for each in first]
 
 

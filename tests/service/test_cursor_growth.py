@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 import pytest
@@ -11,9 +12,11 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.cursors.cursor_writes import INERT_MAX, LEASES_ROOM, WITNESSES_MAX
 from chalicelib.cursors.retries import RETRY_SOON_MS
+from chalicelib.store import Outcome
 from chalicelib.table.writes import Item, Key, Set, Write
 from local.memory.sizes import item_bytes
 from local.memory.store import MemoryStore
+from tests.store.strict import StrictStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
 
@@ -31,6 +34,27 @@ def popped(api: Api, count: int) -> list[str]:
     found = api.pop("t", "g", {"max_messages": count})["messages"]
     assert len(found) == count
     return [message["receipt"] for message in found]
+
+
+def test_a_pop_acks_again_what_others_have_acked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who acked the last part has not seen that it was the last."""
+    store, clock = StrictStore(), Clock()
+    api, other = with_messages(store, clock, 3), instance(store, clock, seed=2)
+    first, second = popped(api, 2)
+    api.ack("t", "g", {"receipts": [first]})
+    write_each = store.write_each
+
+    def unheard(writes: Sequence[Write]) -> list[Outcome]:
+        write_each(writes)
+        raise StoreUnavailable("no answer", outcome="unknown")
+
+    monkeypatch.setattr(store, "write_each", unheard)
+    with pytest.raises(StoreUnavailable):
+        other.ack("t", "g", {"receipts": [second]})
+    monkeypatch.undo()
+    assert leases(store) == 1
+    told = instance(store, clock, seed=3).pop("t", "g", {"ack": [first]})
+    assert (told["acked"], [each["body"] for each in told["messages"]], leases(store)) == (1, ["2"], 1)
 
 
 def test_heartbeats_leave_few_witnesses() -> None:

@@ -80,6 +80,21 @@ def test_an_ack_goes_by_the_rule_of_the_group_made_again(settle_by: str, by_repl
     assert (told["acked"], told["failed"]) == (1, [])
 
 
+def test_an_ack_of_a_group_that_is_gone_from_a_topic_made_again_finds_none() -> None:
+    store, clock = MemoryStore(), Clock()
+    one, other = instance(store, clock, 1), instance(store, clock, 2)
+    one.put_topic("t", {"queues": 1})
+    produce(other, "its instance knows the topic")
+    one.delete_topic("t")
+    one.put_topic("t", {"queues": 1})
+    one.put_group("t", "g", {})
+    produce(one, "a")
+    [message] = one.pop("t", "g", {})["messages"]
+    one.delete_group("t", "g")
+    with pytest.raises(GroupNotFound):
+        other.ack("t", "g", {"receipts": [message["receipt"]]})
+
+
 def test_a_producer_that_filled_a_segment_sees_the_deletion_too() -> None:
     store, clock = MemoryStore(), Clock()
     one, other = instance(store, clock, 1), instance(store, clock, 2)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import MessageNotFound
+from chalicelib.base.errors import MessageNotFound, StoreUnavailable
 from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.log.segment import Segment
 from chalicelib.store import Range, Read
@@ -75,6 +75,10 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def unavailable(*_: object) -> None:
+    raise StoreUnavailable("trouble")
 
 
 def bodies(messages: list[dict[str, Any]]) -> list[str]:
@@ -232,6 +236,22 @@ def test_a_retry_of_an_expired_message_is_settled_and_others_are_delivered(
     assert (found["ready"], found["in_flight"], found["retrying"], found["dead"]) == (0, 1, 0, 0)
 
 
+def test_a_retry_of_what_is_removed_before_what_came_first_is_settled(world: World) -> None:
+    """A removal may fail half way."""
+    world.produce(*["old"] * 2 * PER_SEGMENT)
+    _, second, *_ = sorted(world.items("log#"), key=lambda item: str(item["sk"]))
+    taken = world.take(2 * PER_SEGMENT)
+    [retry] = [each for each in taken if each["offset"] == int(second["sk"])]
+    world.api.nack("t", "g", {"receipts": [retry["receipt"]], "delay_ms": 2 * GONE_MS})
+    world.ack([each for each in taken if each is not retry])
+    world.clock.sleep(2 * GONE_MS)
+    world.produce("new")
+    world.store.remove_all([key_of(second)])
+    assert bodies(world.take(2, api=world.another())) == ["new"]
+    found = world.progress()
+    assert (found["ready"], found["in_flight"], found["retrying"], found["dead"]) == (0, 1, 0, 0)
+
+
 def test_an_ordered_pop_settles_expired_messages_and_delivers_the_next(world: World) -> None:
     world.group("h", ordered=True)
     world.produce(BIG, *["small"] * 2 * PER_SEGMENT)
@@ -267,6 +287,25 @@ def test_messages_that_expire_before_their_key_has_its_turn_are_counted(world: W
     world.produce("x", key="other")
     world.clock.sleep(KEPT_MS + 1)
     world.produce("new", key="third")
+    assert counts(world, "h") == {("expired", "t", "h"): 2}
+
+
+def test_messages_that_wait_for_their_key_are_not_counted_as_expired(world: World) -> None:
+    world.group("h", ordered="key")
+    world.produce("held", key="k")
+    assert bodies(world.take(1, "h")) == ["held"]
+    world.produce("short", key="other", ttl_ms=1_000)
+    world.produce("waits", key="k")
+    world.produce("next", key="third")
+    world.clock.sleep(1_000)
+    assert counts(world, "h") == {("expired", "t", "h"): 1}
+
+
+def test_messages_that_expire_behind_a_filter_by_key_are_counted(world: World) -> None:
+    world.group("h", ordered="key", filter={"tags": ["x"]})
+    world.produce("a", "b", key="k", tag="x")
+    world.clock.sleep(KEPT_MS + 1)
+    world.produce("new", key="k", tag="x")
     assert counts(world, "h") == {("expired", "t", "h"): 2}
 
 
@@ -327,6 +366,24 @@ def test_the_newest_decision_about_delayed_messages_stays(world: World) -> None:
     world.clock.sleep(MINUTE_MS)
     assert "again" in bodies(world.take())
     assert world.api.get_message("t", found)["body"] == "again"
+
+
+def test_a_delivery_that_was_left_half_done_is_not_repeated_a_day_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then its entry is not there to be found."""
+    world.produce("waits", delay_ms=MINUTE_MS)
+    world.clock.sleep(MINUTE_MS)
+    monkeypatch.setattr(world.store, "remove_all", unavailable)
+    with pytest.raises(StoreUnavailable):
+        world.api.service.sweeps.forward()
+    monkeypatch.undo()
+    world.produce(*["small"] * 3 * PER_SEGMENT)
+    world.clock.sleep(GONE_MS)
+    world.sweep()
+    assert len(world.items("log#")) == 1
+    world.another().service.sweeps.forward()
+    assert world.api.get_topic("t")["queue_offsets"][0]["end_offset"] == 1 + 3 * PER_SEGMENT
 
 
 @pytest.mark.parametrize("seed", range(8))

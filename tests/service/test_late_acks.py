@@ -81,7 +81,8 @@ def _cursor(api: Api, store: MemoryStore, consumer: str = "") -> Cursor:
 def _forget_settled(api: Api, store: MemoryStore, consumer: str = "") -> None:
     """As if there had been too many to keep."""
     settled = [lease for lease in _cursor(api, store, consumer).leases.values() if not lease.owed]
-    store.write(Write(_cursor_key(api, consumer), (), tuple(Remove(lease.path) for lease in settled)))
+    if settled:  # by message there are no witnesses
+        store.write(Write(_cursor_key(api, consumer), (), tuple(Remove(lease.path) for lease in settled)))
 
 
 def _bring_back(api: Api, store: MemoryStore, page: RetryPage) -> None:
@@ -158,6 +159,35 @@ def _take_and_bury(api: Api) -> list[str]:
     receipts = [message["receipt"] for message in api.pop("t", "g", {"max_messages": 130})["messages"]]
     assert api.bury("t", "g", {"receipts": receipts})["failed"] == []
     return receipts
+
+
+def test_by_message_an_ack_finds_a_page_beside_a_message_before_it() -> None:
+    store, clock = MemoryStore(), Clock()
+    api = with_messages(store, clock, 130, settle_by="message")
+    _, late, acked = _in_a_page(api, store)
+    answer = instance(store, clock, seed=2).ack("t", "g", {"receipts": [acked, late]})
+    assert answer == {"acked": 2, "failed": []}
+
+
+def test_by_message_a_nack_of_what_is_brought_back_meanwhile_counts() -> None:
+    store, clock = Overtaken(), Clock()
+    api = with_messages(store, clock, 130, settle_by="message")
+    page, late, _ = _in_a_page(api, store)
+    store.near, store.before, store.after = "retry#", lambda: _bring_back(api, store, page), lambda: None
+    answer = instance(store, clock, seed=2).nack("t", "g", {"receipts": [late]})
+    assert store.near is None
+    assert answer == {"nacked": 1, "failed": []}
+
+
+def test_by_message_a_late_ack_of_what_is_redriven_meanwhile_counts() -> None:
+    store, clock = Overtaken(), Clock()
+    api = with_messages(store, clock, 1, settle_by="message")
+    [old] = _take_and_bury(api)
+    _forget_settled(api, store)
+    store.near, store.before, store.after = "dead#", lambda: api.redrive_dead("t", "g", {}), lambda: None
+    answer = instance(store, clock, seed=2).ack("t", "g", {"receipts": [old]})
+    assert store.near is None
+    assert answer == {"acked": 1, "failed": []}
 
 
 def test_an_ack_of_a_retry_for_which_a_full_cursor_has_no_room_is_not_refused() -> None:

@@ -10,14 +10,16 @@ from unittest.mock import patch
 import pytest
 
 from chalicelib.base.errors import GroupNotFound, QueueFull, StoreUnavailable
-from chalicelib.base.limits import DAY_MS, HOUR_MS, SECOND_MS
+from chalicelib.base.limits import DAY_MS, HOUR_MS, INLINE_BYTES_MAX, SECOND_MS
 from chalicelib.delays.chain import DecisionChain
+from chalicelib.store import Read
 from chalicelib.table import keys
-from chalicelib.table.writes import Write
+from chalicelib.table.writes import Item, Write
 from tests.support.client import ALL_RIGHTS, Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
 from tests.support.late_store import LateStore
+from tests.support.orders import noise
 
 
 class World:
@@ -97,16 +99,18 @@ def test_a_token_is_found_as_soon_as_it_is_made(world: World) -> None:
 # -- pops -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pop_of_a_group_that_was_deleted_a_moment_ago_fails() -> None:
+@pytest.mark.parametrize("mode", ["clustering", "broadcast"])
+def test_a_pop_of_a_group_that_was_deleted_a_moment_ago_fails(mode: str) -> None:
     store, clock = LateStore(), Clock()
-    api = with_messages(store, clock, 2)
-    api.pop("t", "g", {"max_messages": 1})
+    api = with_messages(store, clock, 2, mode=mode)
+    ask = {"max_messages": 1, "consumer_id": "ann"}
+    api.pop("t", "g", ask)
     store.fall_behind()
     past, store.past = store.past, None
     instance(store, clock, seed=2).delete_group("t", "g")
     store.past = past
     with pytest.raises(GroupNotFound):
-        api.pop("t", "g", {})
+        api.pop("t", "g", ask)
 
 
 def test_a_topic_whose_deletion_has_just_begun_takes_no_messages(world: World) -> None:
@@ -149,6 +153,23 @@ def test_a_new_consumer_gets_nothing_that_waited_at_a_purge() -> None:
     store.past = None
     client.clock.sleep(DAY_MS)
     assert other.pop(consumer_id="ann")["messages"] == []
+
+
+def test_a_lost_message_is_dead_though_its_log_is_read_as_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.topic.produce(*noise(1, 2 * INLINE_BYTES_MAX), queue=0)
+    for pk in [pk for pk in world.store._items if pk.startswith("payload#")]:
+        del world.store._items[pk]
+    read = world.store.read
+
+    def from_then_on(reads: Sequence[Read]) -> list[list[Item]]:
+        if any("payload#" in repr(each) for each in reads):
+            world.look()
+        return read(reads)
+
+    monkeypatch.setattr(world.store, "read", from_then_on)
+    group = world.group.seen_by(world.client.another())
+    assert group.pop()["messages"] == []
+    assert group.totals()[3] == 1
 
 
 def test_letters_are_purged_although_others_redrive_some(world: World) -> None:

@@ -15,7 +15,7 @@ from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import wait
 from chalicelib.log import segment
-from chalicelib.log.segment import Entry
+from chalicelib.log.segment import Entry, Segment
 from chalicelib.producing.key_hash import queue_of_key
 from chalicelib.store import Outcome
 from chalicelib.table.writes import Item, Refused, Write
@@ -254,6 +254,28 @@ def test_what_a_closed_log_refused_may_still_be_stored_once_it_is_open(store: Ta
     assert raised.value.outcome_unknown
     [[late], _] = sent
     assert store.write(late)["end"] == 1
+
+
+def test_a_full_segment_met_behind_a_closed_one_leaves_the_outcome_unknown(
+    store: Table, api: Api, clock: Clock
+) -> None:
+    shrink(api, clock)
+    api.put_topic("t", {"queues": 2})
+    topic, true, sent = stored(api), store.write_each, list[Sequence[Write]]()
+
+    def met_then(writes: Sequence[Write]) -> list[Outcome]:
+        sent.append(writes)
+        if len(sent) == 2:
+            store.write_each = true  # type: ignore[method-assign]
+            while not Segment.of(last_of(store, topic)).is_sealed:
+                api.produce("t", {"messages": [{"body": "x" * 500, "queue": 1}]})
+            store.write_each = met_then  # type: ignore[method-assign]
+        return true(writes) if len(sent) < 3 else [StoreUnavailable("throttled") for _ in writes]
+
+    store.write_each = met_then  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable) as raised:
+        instance(store, clock, 1).service.producing.produce(topic, [{"body": "a", "queue": 1}])
+    assert raised.value.outcome_unknown
 
 
 def test_a_call_with_old_settings_puts_a_message_without_key_elsewhere(store: Table, api: Api, clock: Clock) -> None:

@@ -13,10 +13,10 @@ from greenlet import greenlet
 
 from chalicelib.admin.sqs_queues import NewQueue, QueueGone, SqsQueues
 from chalicelib.api import Api
-from chalicelib.base.errors import DecantError
+from chalicelib.base.errors import DecantError, StoreUnavailable
 from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.catalogue.group import LATEST
-from chalicelib.catalogue.move_task import COMPLETED, FAILED
+from chalicelib.catalogue.move_task import COMPLETED, FAILED, MoveTask
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import create, returned, write
 from chalicelib.cursors.lease import Lease
@@ -102,6 +102,46 @@ def test_a_sweep_counts_the_tasks_it_found_and_the_messages_it_moved() -> None:
     scene.now += 3_600_000
     service = scene.instance()
     assert service.sweeps.move(service.moves).as_json() == {"seen": 1, "done": 2}
+
+
+class Pair(Scene):
+    """Two queues with dead-letter queues of their own, each with a task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        service = self.instance()
+        self.make(service, "dead-2")
+        dead = DeadLetterTopic({"topic": "dead-2", "source": "orders-2"})
+        self.make(service, "orders-2", None, max_attempts=1, invisible_ms=0, dead_letters=dead)
+        api = Api(service)
+        api.produce("orders-2", {"messages": [{"body": body} for body in BODIES]})
+        while api.pop("orders-2", "orders-2", {"max_messages": 3})["messages"]:
+            pass
+        self.start(service, 1)
+        service.moves.tasks.start(service.sqs_queues.current("dead-2"), None, 1, TASK)
+        self.now += 3_600_000
+
+
+def test_a_sweep_works_on_all_tasks() -> None:
+    scene = Pair()
+    service = scene.instance()
+    assert service.sweeps.move(service.moves).as_json() == {"seen": 2, "done": 4}
+
+
+def test_a_sweep_that_meets_trouble_at_a_task_works_on_others_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Pair()
+    service = scene.instance()
+    active = service.moves.tasks.active
+
+    def troubled(name: str) -> MoveTask | None:
+        if name == "dead":
+            raise StoreUnavailable("throttled")
+        return active(name)
+
+    monkeypatch.setattr(service.moves.tasks, "active", troubled)
+    with pytest.raises(StoreUnavailable, match="throttled"):
+        scene.sweep(service)
+    assert scene.left("orders-2") == BODIES
 
 
 @pytest.mark.parametrize("reads", [False, True])

@@ -12,7 +12,7 @@ import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, IDLE_CONSUMER_MS, MINUTE_MS
+from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, IDLE_CONSUMER_MS, MINUTE_MS, QUEUES_DEFAULT
 from chalicelib.store import Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Write
@@ -131,12 +131,13 @@ class Tired(MemoryStore):
 def test_the_remains_of_a_deleted_topic_are_removed() -> None:
     store = Tired()
     api = instance(store, Clock())
-    api.put_topic("t0", {"queues": 3})
+    last = QUEUES_DEFAULT
+    api.put_topic("t0", {"queues": last + 1})
     bodies = noise(3, 20_000)
-    api.produce("t0", {"messages": [{"body": body, "queue": queue} for queue in (0, 2) for body in bodies]})
-    api.produce("t0", {"messages": [{"body": "a", "queue": 2, "delay_ms": HOUR_MS}]})
+    api.produce("t0", {"messages": [{"body": body, "queue": queue} for queue in (0, last) for body in bodies]})
+    api.produce("t0", {"messages": [{"body": "a", "queue": last, "delay_ms": HOUR_MS}]})
     topic_id = store.read([Range("topics", " ", "~")])[0][0]["id"]
-    logs = [Range(f"log#{topic_id}#{queue}", " ", "~") for queue in (0, 2)]
+    logs = [Range(f"log#{topic_id}#{queue}", " ", "~") for queue in (0, last)]
     api.delete_topic("t0")
     assert all(segment["entries"] for items in store.read(logs) for segment in items)
     store.is_tired = False
@@ -370,6 +371,26 @@ def test_a_check_tells_the_backlog_of_a_calm_group() -> None:
     assert api.service.sweeps.check().as_json() == {"seen": 1, "done": 0}
     [backlog] = [line for line in lines if line["operation"] == "backlog"]
     assert (backlog["Ready"], backlog["DeadLetters"], backlog["OldestAge"]) == (0, 2, 0)
+    assert [line["AlarmsRaised"] for line in lines if line["operation"] == "sweep"] == [0]
+
+
+def test_a_check_tells_the_dead_letters_of_a_queue_that_has_left_too() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api, queues=2)
+    api.put_group("t0", "g", {**GROUP, "alarm": {"ready": 1}})
+    for queue, count in enumerate((1, 2)):
+        api.produce("t0", {"messages": [{"body": "a", "queue": queue}] * count})
+    while got := api.pop("t0", "g", {"max_messages": 9})["messages"]:
+        api.nack("t0", "g", {"receipts": [each["receipt"] for each in got]})
+    api.put_topic("t0", {"queues": 1})
+    clock.sleep(HOUR_MS)
+    api.service.sweeps.check()
+    produce(api, "b")
+    lines = told(api)
+    api.service.sweeps.check()
+    [backlog] = [line for line in lines if line["operation"] == "backlog"]
+    assert (len(api.get_group("t0", "g")["queues"]), backlog["Ready"], backlog["DeadLetters"]) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("meanwhile", ["another check raises it", "the group is deleted"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import ssl
 import threading
 import time
@@ -165,6 +166,19 @@ def test_a_server_that_hangs_up_or_is_not_there_gave_no_answer() -> None:
     with serving(hang_up) as server:
         assert post(server.url).trouble.startswith("no answer: ")
     assert post(server.url).trouble.startswith("no answer: ")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_that_takes_no_connection_is_given_up_in_time(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_s: list[float] = []
+
+    def connect(_server: tuple[str, int], timeout: float, **_options: Any) -> socket.socket:
+        waited_s.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", connect)
+    assert post(f"{scheme}://127.0.0.1/", timeout_ms=2_000).trouble.startswith("no answer: ")
+    assert 0 < waited_s[0] <= 2
 
 
 def test_a_name_that_has_a_private_address_reaches_nothing() -> None:

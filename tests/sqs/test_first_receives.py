@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import INLINE_BYTES_MAX
+from chalicelib.consuming.claim import UNREADABLE_MS
 from chalicelib.cursors.retries import PARKED_MAX
+from chalicelib.store import Read
+from chalicelib.table.writes import Item
 from tests.sqs.client import Sqs, queue
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
+from tests.support.orders import noise
 
 Json = dict[str, Any]
 FIRST = "ApproximateFirstReceiveTimestamp"
@@ -139,6 +145,28 @@ def test_a_receive_that_did_not_take_place_keeps_the_first(shop: Shop) -> None:
     [message] = shop.receive()
     told = message["Attributes"]
     assert (told[FIRST], told["ApproximateReceiveCount"]) == (str(first_ms), "2")
+
+
+def test_a_receive_that_could_not_be_read_keeps_the_first(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    [body] = noise(1, 2 * INLINE_BYTES_MAX)
+    shop.topic.produce(body)
+    first_ms = shop.clock.now()
+    shop.receive(VisibilityTimeout=5)
+    shop.wait(5_000)
+    store = shop.topic.client.store
+    read = store.read
+
+    def troubled(reads: Sequence[Read]) -> list[list[Item]]:
+        if any("payload#" in repr(each) for each in reads):
+            raise StoreUnavailable("throttled")
+        return read(reads)
+
+    monkeypatch.setattr(store, "read", troubled)
+    assert shop.topic.client.another().post(f"{shop.group.path}/pop").status == 503
+    monkeypatch.undo()
+    shop.wait(UNREADABLE_MS)
+    [message] = shop.receive()
+    assert message["Attributes"][FIRST] == str(first_ms)
 
 
 def test_a_reset_begins_anew(shop: Shop) -> None:
