@@ -141,3 +141,10 @@ def _queue(topic: Topic, group: Group, queue: int, now: int) -> Json:
         "last_pop_at_ms": cursor.last_pop_at_ms,
         "last_consumer_id": cursor.last_consumer_id,
     }
+
+
+def altered(text: str, place: int) -> str:
+    """Another character at this place, or one more behind the last."""
+    if place >= len(text):
+        return text + "="
+    return text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
