@@ -376,9 +376,11 @@ class Calls(RuleBasedStateMachine):
 
     @rule(instance=instances, first=contents, behind_ms=st.sampled_from([None, 0, 0, 1, 2_000]), data=st.data())
     def reply(self, instance: int, first: Json, behind_ms: int | None, data: st.DataObject) -> None:
-        """With a receipt, or perhaps by a clock that is behind. Then perhaps once more, and perhaps somebody fetches
-        it."""
+        """With a receipt, or perhaps by a clock that is behind. Then perhaps once more; and perhaps somebody fetches it
+        before, or afterwards."""
         correlation_id = self._correlation_id(data)
+        if data.draw(st.booleans()):
+            self._fetch(data.draw(instances), correlation_id, 0, None)
         self._reply(instance, correlation_id, first, self._receipt_if(behind_ms is None, data), behind_ms or 0)
         call = self.calls.get(correlation_id)
         if call and data.draw(st.sampled_from([False, False, True])):
@@ -754,7 +756,7 @@ class Calls(RuleBasedStateMachine):
         if not self.calls or data.draw(st.booleans()):
             timeout_ms = data.draw(st.sampled_from([1, 700, 3_000, 60_000]))
             self._ask(data.draw(instances), data.draw(topics), data.draw(new_message), timeout_ms, 0, None)
-            if data.draw(st.sampled_from([False, False, True])):
+            if data.draw(st.booleans()):
                 self.clock.sleep(max(0, timeout_ms + data.draw(edges)))
         known = [*self.calls] or ["y"]
         altered_ids = st.builds(altered, st.sampled_from(known), st.integers(0, 120))
