@@ -6,6 +6,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.model.access import Access
 from tests.model.calls import Calls
 from tests.model.machine import Machine
 
@@ -29,3 +30,6 @@ TestTheServiceAgreesWithTheModel.settings = _settings(50)
 
 TestCallsAgreeWithTheModel = Calls.TestCase
 TestCallsAgreeWithTheModel.settings = _settings(16)
+
+TestAccessAgreesWithTheModel = Access.TestCase
+TestAccessAgreesWithTheModel.settings = _settings(10)
