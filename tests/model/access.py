@@ -121,6 +121,12 @@ rights_lists = st.lists(rights_given, min_size=1, max_size=3).flatmap(
 )
 lives_ms = st.sampled_from([None, None, None, 1, 1_000, 5_000, 20_000])
 old_valid = st.sampled_from([None, 0, 0, 1, 1_000, 6_000, OLD_VALID_MS_MAX])
+waits_ms = st.sampled_from([1, 2_500, 4_999, 5_001, 90_000_000])
+places = st.tuples(
+    st.sampled_from([*4 * TOPICS[:1], *2 * TOPICS[1:3], *TOPICS[3:]]), st.sampled_from([*3 * GROUPS[:2], *GROUPS])
+)
+several = st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=1, max_size=6, unique=True)
+LOOKS = ("topics", "tokens", "token", "nothing")
 
 
 class Access(RuleBasedStateMachine):
@@ -148,16 +154,22 @@ class Access(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Two topics with a group each, one without, and a token that may do everything."""
-        for topic, groups in (("orders", {"billing"}), ("orders.eu", {"shipping"}), ("audit", set())):
-            self.insider.put(f"/topics/{topic}", queues=1)
-            for group in groups:
-                self.insider.put(f"/topics/{topic}/groups/{group}")
-            self.topics[topic] = {*groups}
-            self._ask_at(topic)
+        """Topics, groups, and a token that may do everything."""
+        self._make_topics()
         root = self._make(INSIDER, None, "root", [ALL_RIGHTS], None)
         assert root
         self.root = root
+
+    def _make_topics(self) -> None:
+        """Two topics with a group each, and one without, as far as they are missing."""
+        for topic, groups in (("orders", ["billing"]), ("orders.eu", ["shipping"]), ("audit", [])):
+            if topic not in self.topics:
+                self.insider.put(f"/topics/{topic}", queues=1)
+                self.topics[topic] = set()
+            for group in groups:
+                self.insider.put(f"/topics/{topic}/groups/{group}")
+            self.topics[topic] |= {*groups}
+            self._ask_at(topic)
 
     def _ask_at(self, topic: str) -> None:
         answer = self.insider.post(f"/topics/{topic}/requests", body="a", wait_ms=0, timeout_ms=HOUR_MS)
@@ -165,9 +177,14 @@ class Access(RuleBasedStateMachine):
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    @rule(ms=st.sampled_from([1, 2_500, 4_999, 5_001, 90_000_000]))
-    def wait(self, ms: int) -> None:
-        self.clock.sleep(ms)
+    @rule(kind=st.sampled_from(["wait", "wait", "tidy", "make again"]), ms=waits_ms)
+    def chore(self, kind: str, ms: int) -> None:
+        if kind == "wait":
+            self.clock.sleep(ms)
+        elif kind == "tidy":
+            self._tidy()
+        else:
+            self._make_topics()
 
     @rule(edge=edges, data=st.data())
     def approach(self, edge: int, data: st.DataObject) -> None:
@@ -182,8 +199,7 @@ class Access(RuleBasedStateMachine):
             yield from (version.at_ms + REMEMBERED_MS for version in token.versions)
             yield from (end for end in (token.secrets or {}).values() if end is not None)
 
-    @rule()
-    def tidy(self) -> None:
+    def _tidy(self) -> None:
         """The store drops what has expired long ago."""
         self.insider.store.drop_expired(self.now)
         for token_id, token in [*self.tokens.items()]:
@@ -192,21 +208,24 @@ class Access(RuleBasedStateMachine):
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
-    @rule(
-        instance=instances,
-        names=st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=1, max_size=6, unique=True),
-        topic=st.sampled_from([*4 * TOPICS[:1], *2 * TOPICS[1:3], *TOPICS[3:]]),
-        group=st.sampled_from([*2 * GROUPS[:2], *GROUPS]),
-        is_spoiled=st.sampled_from([*7 * [False], True]),
-        data=st.data(),
-    )
-    def operate(
-        self, instance: int, names: list[str], topic: str, group: str, is_spoiled: bool, data: st.DataObject
+    @rule(instance=instances, name=st.sampled_from(sorted(OPERATIONS)), place=places, data=st.data())
+    def operate(self, instance: int, name: str, place: tuple[str, str], data: st.DataObject) -> None:
+        self._operate(instance, self._text(data), name, *place, is_spoiled=False)
+
+    @rule(instance=instances, names=several, place=places, is_spoiled=st.booleans(), data=st.data())
+    def operate_often(
+        self, instance: int, names: list[str], place: tuple[str, str], is_spoiled: bool, data: st.DataObject
     ) -> None:
         """Several operations with one token. `is_spoiled`: with a field that is unknown."""
         text = self._text(data)
         for name in names:
-            self._operate(instance, text, name, topic, group, is_spoiled)
+            self._operate(instance, text, name, *place, is_spoiled)
+
+    @rule(names=several, place=places, data=st.data())
+    def operate_through_both(self, names: list[str], place: tuple[str, str], data: st.DataObject) -> None:
+        text = self._text(data)
+        for number, name in enumerate(names):
+            self._operate(number % 2, text, name, *place, is_spoiled=False)
 
     def _operate(self, instance: int, text: str | None, name: str, topic: str, group: str, is_spoiled: bool) -> None:
         operation = OPERATIONS[name]
@@ -264,9 +283,9 @@ class Access(RuleBasedStateMachine):
         assert answer == {"topics": shown, "next": None}
         assert {topic["topic"] for topic in every} == self.topics.keys()
 
-    @rule(instance=instances, limit=st.sampled_from([1, 2]), data=st.data())
-    def list_topics_by_pages(self, instance: int, limit: int, data: st.DataObject) -> None:
-        text, topics, page = self._text(data), [], None
+    def _list_topics(self, instance: int, text: str | None, limit: int) -> None:
+        topics: list[Json] = []
+        page: Json | None = None
         while page is None or page["next"]:
             query = {"limit": limit, **({"next": page["next"]} if page else {})}
             answer = self._sent(instance, text, "GET", "/topics", None, query)
@@ -335,12 +354,23 @@ class Access(RuleBasedStateMachine):
             again = self.insider.get(path)
             assert (answer.status, answer.json) == (again.status, again.json)
 
-    @rule(instance=instances, method=st.sampled_from(["PATCH", "GET"]), data=st.data())
-    def knock_at_nothing(self, instance: int, method: str, data: st.DataObject) -> None:
+    @rule(instance=instances, kind=st.sampled_from(LOOKS), limit=st.integers(1, 3), data=st.data())
+    def look(self, instance: int, kind: str, limit: int, data: st.DataObject) -> None:
+        text = self._text(data)
+        if kind == "topics":
+            self._list_topics(instance, text, limit)
+        elif kind == "tokens":
+            self._list_tokens(instance, text, limit)
+        elif kind == "token":
+            self._get_token(instance, text, self._token_id(data))
+        else:
+            self._knock_at_nothing(instance, text)
+
+    def _knock_at_nothing(self, instance: int, text: str | None) -> None:
         """Paths and methods are public."""
-        path = "/topics/orders" if method == "PATCH" else "/nothing"
-        answer = self._sent(instance, self._text(data), method, path, None, {})
-        assert answer.problem == ((405, "MethodNotAllowed") if method == "PATCH" else (404, "NotFound"))
+        assert self._sent(instance, text, "GET", "/nothing", None, {}).problem == (404, "NotFound")
+        answer = self._sent(instance, text, "PATCH", "/topics/orders", None, {})
+        assert answer.problem == (405, "MethodNotAllowed")
 
     # -- tokens -------------------------------------------------------------------------------------------------------
 
@@ -423,9 +453,7 @@ class Access(RuleBasedStateMachine):
             token.change(self.now, instance, None)
         self._show_all(token_id, data)
 
-    @rule(instance=instances, data=st.data())
-    def get(self, instance: int, data: st.DataObject) -> None:
-        text, token_id = self._text(data), self._token_id(data)
+    def _get_token(self, instance: int, text: str | None, token_id: str) -> None:
         answer = self._sent(instance, text, "GET", f"/tokens/{token_id}", None, {})
         token = self._judge_named(instance, text, answer, token_id, "getToken")
         if token:
@@ -441,15 +469,16 @@ class Access(RuleBasedStateMachine):
             return None
         return token
 
-    @rule(instance=instances, limit=st.sampled_from([None, 1, 2, 3]), data=st.data())
-    def list_tokens(self, instance: int, limit: int | None, data: st.DataObject) -> None:
-        text, listed, page = self._text(data), [], None
+    def _list_tokens(self, instance: int, text: str | None, limit: int) -> None:
+        listed: list[Json] = []
+        page: Json | None = None
         while page is None or page["next"]:
-            query = {"limit": limit or 100, **({"next": page["next"]} if page else {})}
+            query = {"limit": limit, **({"next": page["next"]} if page else {})}
             answer = self._sent(instance, text, "GET", "/tokens", None, query)
             if not self._is_let_in(instance, text, "admin", SERVICE, "", "", answer, ("listTokens",)):
                 return
             page = answer.json
+            assert len(page["tokens"]) <= limit
             listed += page["tokens"]
         there = [token for token in self.tokens.values() if token.secrets is not None]
         assert listed == [token.as_json() for token in sorted(there, key=lambda token: token.id)]
@@ -461,8 +490,10 @@ class Access(RuleBasedStateMachine):
         if len(self.tokens) < 2 or data.draw(st.sampled_from([False, False, True])):
             rights, life_ms = data.draw(rights_lists), data.draw(lives_ms)
             self._make(data.draw(instances), self._newest(self.root), "a", rights, life_ms)
-        others = [token.id for token in self.tokens.values() if token is not self.root]
-        texts = self._texts(self.tokens[data.draw(st.sampled_from([*others[-3:], *others, *2 * [self.root.id]]))])
+        others = [token for token in self.tokens.values() if token is not self.root]
+        valid = [token.id for token in others if token.stands(self.now)]
+        ids = [*2 * valid, *valid[-3:], *(token.id for token in others[-3:]), self.root.id]
+        texts = self._texts(self.tokens[data.draw(st.sampled_from(ids))])
         kinds = [*6 * [st.just(texts[-1])], *2 * [st.sampled_from(texts)], st.sampled_from([None, "x"])]
         return data.draw(st.one_of([*kinds, st.builds(altered, st.just(texts[-1]), st.integers(0, 70))]))
 

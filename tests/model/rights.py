@@ -110,6 +110,10 @@ class Token:
     def secrets(self) -> dict[str, int | None] | None:
         return self.versions[-1].secrets
 
+    def stands(self, now: int) -> bool:
+        """Whether it is neither deleted nor expired."""
+        return self.secrets is not None and (self.expires_at_ms is None or now < self.expires_at_ms)
+
     def as_json(self) -> Json:
         return {
             "token_id": self.id,

@@ -32,4 +32,4 @@ TestCallsAgreeWithTheModel = Calls.TestCase
 TestCallsAgreeWithTheModel.settings = _settings(16)
 
 TestAccessAgreesWithTheModel = Access.TestCase
-TestAccessAgreesWithTheModel.settings = _settings(10)
+TestAccessAgreesWithTheModel.settings = _settings(18)
