@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from chalicelib import wiring
 from chalicelib.base.limits import DEDUP_MS
 from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor
-from tests.model.model import DEFAULTS, Group, Json, Model, Topic, Waiting, details
+from tests.model.model import DEFAULTS, Group, Json, Model, Topic, Waiting, altered, details
 from tests.model.popping import Pop, asked
 from tests.support.client import Answer, Client
 from tests.support.clock import START_MS
@@ -418,7 +418,7 @@ class Machine(RuleBasedStateMachine):
             kinds = [st.sampled_from(newest)] * 5 + kinds if newest else kinds
         if self.model.tickets:
             any_of_them = st.sampled_from(list(self.model.tickets))
-            kinds += [any_of_them, st.builds(_altered, any_of_them, st.integers(0, 150))]
+            kinds += [any_of_them, st.builds(altered, any_of_them, st.integers(0, 150))]
         return st.lists(st.one_of(kinds), min_size=least, max_size=4)
 
     def _moved(self, group: Group, receipts: list[str], held: Json) -> list[str]:
@@ -495,10 +495,3 @@ def path_of(topic: str, group: str) -> str:
 
 def _without(message: Json, field: str) -> Json:
     return {name: value for name, value in message.items() if name != field}
-
-
-def _altered(receipt: str, place: int) -> str:
-    """Another character at this place, or one more behind the last."""
-    if place >= len(receipt):
-        return receipt + "="
-    return receipt[:place] + ("A" if receipt[place] != "A" else "B") + receipt[place + 1 :]

@@ -197,3 +197,10 @@ def _is_wanted(message: Json, rule: Json | None) -> bool:
     if rule is None:
         return True
     return message["tag"] in rule["tags"]
+
+
+def altered(text: str, place: int) -> str:
+    """Another character at this place, or one more behind the last."""
+    if place >= len(text):
+        return text + "="
+    return text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]

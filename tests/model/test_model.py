@@ -6,17 +6,30 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.model.access import Access
+from tests.model.calls import Calls
 from tests.model.delaying import DelayingMachine
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 """So many random examples, instead of a few that are always the same."""
 
+
+def _settings(max_examples: int) -> settings:
+    return settings(
+        max_examples=RANDOM_EXAMPLES or max_examples,
+        stateful_step_count=40,
+        derandomize=not RANDOM_EXAMPLES,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )
+
+
 TestTheServiceAgreesWithTheModel = DelayingMachine.TestCase
-TestTheServiceAgreesWithTheModel.settings = settings(
-    max_examples=RANDOM_EXAMPLES or 50,
-    stateful_step_count=40,
-    derandomize=not RANDOM_EXAMPLES,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
+TestTheServiceAgreesWithTheModel.settings = _settings(50)
+
+TestCallsAgreeWithTheModel = Calls.TestCase
+TestCallsAgreeWithTheModel.settings = _settings(16)
+
+TestAccessAgreesWithTheModel = Access.TestCase
+TestAccessAgreesWithTheModel.settings = _settings(18)

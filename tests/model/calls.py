@@ -1,0 +1,824 @@
+"""Requests, replies and transactions: each step asks one of two instances of the service and the model, and compares
+the answers. While a call waits, something else may happen at an instant that was drawn before."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from chalicelib import wiring
+from chalicelib.base.limits import RETENTION_MS_MAX
+from tests.model.calling import (
+    COMMITTED,
+    FETCHED_MS,
+    POLL_MS_MAX,
+    ROLLED_BACK,
+    UNDECIDED,
+    WAIT_MS_MAX,
+    Call,
+    Half,
+    as_shown,
+)
+from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor
+from tests.model.model import DEFAULTS, Group, Json, Model, altered, details
+from tests.model.passing import MortalTopic, Passing
+from tests.model.popping import asked
+from tests.support.client import Answer, Client
+
+TOPICS = ("orders", "audit")
+GROUPS = ("billing", "shipping")
+KEYS = ("k1", "k2")
+DAY_MS = 86_400_000
+TIMEOUT_MS = 3_000
+CHECK_AFTER_MS, ROLLBACK_AFTER_MS = 60_000, DAY_MS
+HALVES_MAX = 32
+CHORES = (*3 * ["wait"], *3 * ["sweep"], *2 * ["group"], "topic")
+WAITS_MS = (1, 499, 2_000, 5_001, 60_000, 3_600_000)
+SWEEPS = ("forward", "expire", "revive", "ttl")
+LARGE = "large"
+"""Stands for the body of a reply that is too large for its item."""
+LARGE_CHARS = 300_000
+
+instances = st.sampled_from([0, 1])
+topics = st.sampled_from([*3 * TOPICS[:1], *TOPICS])
+groups = st.sampled_from([*2 * GROUPS[:1], *GROUPS])
+edges = st.sampled_from([-1, 0, 0, 1])
+"""How far from a limit."""
+timeouts = st.sampled_from([None, 1, 2, 700, 3_000, 3_000, 60_000, 60_000, 3_600_000])
+waits = st.sampled_from([None, 1, 699, 700, 701, 2_999, 3_000, 3_001, 25_000])
+lifetimes = st.sampled_from([1, 1_000, 3_000])
+new_message = st.fixed_dictionaries(
+    {},
+    optional={
+        "key": st.sampled_from(KEYS),
+        "queue": st.sampled_from([0, 0, 0, 0, 1, 2]),
+        "tag": st.just("x"),
+        "properties": st.sampled_from([{}, {"p": "1"}]),
+    },
+)
+mortal_message = st.builds(
+    lambda message, life: {**message, **life}, new_message, st.fixed_dictionaries({}, optional={"ttl_ms": lifetimes})
+)
+half_times = st.fixed_dictionaries(
+    {},
+    optional={
+        "check_after_ms": st.sampled_from([1, 500, 1_000, 2_000]),
+        "rollback_after_ms": st.sampled_from([1, 1_000, 2_000, 3_600_000]),
+    },
+)
+contents: st.SearchStrategy[Json] = st.sampled_from(
+    [
+        {"body": "4"},
+        {"body": "4"},
+        {"body": "4", "properties": {"unit": "one", "p": ""}},
+        {"body": "5"},
+        {"body_base64": base64.b64encode(b"4").decode()},
+        {"body": LARGE},
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """What happens while a call waits. `at`: after which part of the call's times, and `edge` ms more."""
+
+    kind: str
+    instance: int
+    group: str
+    content: Json
+    at: int
+    edge: int
+
+    def after_ms(self, times: list[int]) -> int:
+        return max(0, times[self.at % len(times)] + self.edge)
+
+
+def meanwhile(*kinds: str) -> st.SearchStrategy[Meanwhile]:
+    return st.builds(Meanwhile, st.sampled_from(kinds), instances, groups, contents, st.integers(0, 3), edges)
+
+
+@dataclass
+class Asking:
+    """A request that was sent. `call`: once it was seen in its log."""
+
+    topic: MortalTopic
+    sent: Json
+    began_ms: int
+    timeout_ms: int
+    call: Call | None = None
+
+
+class Calls(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        first = Client()
+        second = first.another()
+        self.clients = [first, second]
+        self.observer = second.another()
+        self.clock = first.clock
+        self.model = Model()
+        self.calls: dict[str, Call] = {}
+        self.halves: dict[str, Half] = {}
+        self.sent = self.steps = 0
+
+    @property
+    def now(self) -> int:
+        return self.clock.ms
+
+    def teardown(self) -> None:
+        wiring.use(None)
+
+    # -- administering ------------------------------------------------------------------------------------------------
+
+    @initialize(queues=st.sampled_from([1, 2, 2, 3]), invisible_ms=st.sampled_from([1_000, 20_000]))
+    def begin(self, queues: int, invisible_ms: int) -> None:
+        for name, count in zip(TOPICS, (queues, 1), strict=True):
+            self.put_topic(0, name, count)
+            self.put_group(0, name, "billing", invisible_ms)
+        self.put_group(1, "orders", "shipping", invisible_ms)
+
+    @rule(instance=instances, topic=topics, kind=st.sampled_from(CHORES), number=st.integers(0, 8))
+    def chore(self, instance: int, topic: str, kind: str, number: int) -> None:
+        """Each is rare, or nothing would ever get far."""
+        if kind == "wait":
+            self.clock.sleep(WAITS_MS[number % len(WAITS_MS)])
+        elif kind == "sweep":
+            self._sweep(instance, SWEEPS[number % len(SWEEPS)])
+        else:
+            self._replace(instance, topic, kind, 1 + number % 3, (1, 1_000, 3_000)[number // 3 % 3], number > 0)
+
+    def _replace(self, instance: int, topic: str, kind: str, queues: int, invisible_ms: int, again: bool) -> None:
+        """Deletes something, and mostly makes it again, or the rest of the steps would be about what is not there."""
+        if topic not in self.model.topics:
+            self.put_topic(instance, topic, queues)
+        elif kind == "topic":
+            self.delete_topic(instance, topic)
+            if again:
+                self.put_topic(1 - instance, topic, queues)
+        elif "shipping" in self.model.topics[topic].groups:
+            answer = self.clients[instance].delete(f"/topics/{topic}/groups/shipping")
+            assert answer.status == 204
+            del self.model.topics[topic].groups["shipping"]
+        if topic in self.model.topics:
+            self.put_group(instance, topic, "billing", invisible_ms)
+            if again:
+                self.put_group(1 - instance, topic, "shipping", invisible_ms)
+
+    def put_topic(self, instance: int, name: str, queues: int) -> None:
+        """A topic that keeps its messages for as long as any history here lasts."""
+        answer = self.clients[instance].put(
+            f"/topics/{name}", queues=queues, index_keys=True, retention_ms=RETENTION_MS_MAX
+        )
+        assert answer.status == 201
+        self.model.topics[name] = MortalTopic(name, [[] for _ in range(queues)], id=next(self.model.ids))
+
+    def delete_topic(self, instance: int, name: str) -> None:
+        answer = self.clients[instance].delete(f"/topics/{name}")
+        if not self._is_missing(answer, name):
+            assert answer.status == 204
+            del self.model.topics[name]
+
+    def put_group(self, instance: int, topic: str, name: str, invisible_ms: int) -> None:
+        answer = self.clients[instance].put(f"/topics/{topic}/groups/{name}", invisible_ms=invisible_ms)
+        modelled = self._topic(topic)
+        assert answer.status == (200 if name in modelled.groups else 201)
+        if name not in modelled.groups:
+            cursors = [Cursor(0) for _ in modelled.logs]
+            modelled.groups[name] = Group(next(self.model.ids), {**DEFAULTS}, cursors)
+        modelled.groups[name].settings |= {"invisible_ms": invisible_ms}
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    @rule(edge=edges, data=st.data())
+    def approach(self, edge: int, data: st.DataObject) -> None:
+        """Waits for something to end, or nearly."""
+        ahead = sorted({limit for limit in self._limits() if limit > self.now})
+        if ahead:
+            self.clock.sleep(max(0, data.draw(st.sampled_from(ahead[:8])) + edge - self.now))
+
+    def _limits(self) -> Iterator[int]:
+        for call in self.calls.values():
+            yield from (call.reply_by_ms, call.reply_by_ms + FETCHED_MS)
+        for half in self.halves.values():
+            if half.state == UNDECIDED:
+                yield from (half.check_at_ms, half.rollback_at_ms)
+        for topic in self.model.topics.values():
+            for group in topic.groups.values():
+                yield from (hold.until_ms for cursor in group.cursors for hold in cursor.holds.values())
+            yield from self._topic(topic.name).ends.values()
+
+    def _sweep(self, instance: int, name: str) -> None:
+        """Maintenance, which nobody notices."""
+        client = self.clients[instance]
+        if name == "ttl":
+            client.store.drop_expired(self.now)
+        else:
+            getattr(client.api.service.sweeps, name)()
+
+    @contextmanager
+    def _happening(self, at_ms: int, act: Callable[[], None]) -> Iterator[None]:
+        """Runs the act at this instant, if the call lasts so long."""
+        is_over, failures = False, []
+
+        def run() -> None:
+            try:
+                if not is_over:
+                    act()
+            except BaseException as failure:
+                failures.append(failure)
+                raise
+
+        self.clock.at(at_ms, run)
+        try:
+            yield
+        finally:
+            is_over = True
+        if failures:
+            raise failures[0]
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    @rule(instance=instances, topic=topics, fields=new_message, timeout_ms=timeouts)
+    def ask(self, instance: int, topic: str, fields: Json, timeout_ms: int | None) -> None:
+        self._ask(instance, topic, fields, timeout_ms, 0, None)
+
+    @rule(
+        instance=instances,
+        topic=topics,
+        fields=new_message,
+        timeout_ms=timeouts,
+        wait_ms=waits,
+        event=meanwhile("reply", "reply", "reply", "work", "work", "delete"),
+    )
+    def ask_and_wait(
+        self, instance: int, topic: str, fields: Json, timeout_ms: int | None, wait_ms: int | None, event: Meanwhile
+    ) -> None:
+        self._ask(instance, topic, fields, timeout_ms, wait_ms, event)
+
+    def _ask(
+        self,
+        instance: int,
+        topic: str,
+        fields: Json,
+        timeout_ms: int | None,
+        wait_ms: int | None,
+        event: Meanwhile | None,
+    ) -> None:
+        sent, missing, began_ms = self._with_body(fields), self.model.missing(topic), self.now
+        timeout = TIMEOUT_MS if timeout_ms is None else timeout_ms
+        waits_ms = min(timeout, WAIT_MS_MAX) if wait_ms is None else wait_ms
+        is_wrong = missing is None and sent.get("queue", 0) >= len(self.model.topics[topic].logs)
+        asking = None if missing or is_wrong else Asking(self._topic(topic), sent, began_ms, timeout)
+
+        def act() -> None:
+            if asking and event:
+                self._act(event, self._learn(asking))
+
+        after_ms = event.after_ms([0, waits_ms, timeout, waits_ms // 2]) if event else 0
+        with self._happening(began_ms + after_ms, act):
+            answer = self.clients[instance].post(
+                f"/topics/{topic}/requests", **sent, timeout_ms=timeout_ms, wait_ms=wait_ms
+            )
+        if asking is None:
+            assert answer.problem == (missing or (400, "InvalidField"))
+            assert self.now == began_ms
+            return
+        self._judge_answer(self._learn(asking), answer, instance, began_ms, waits_ms, was_there=False)
+
+    def _learn(self, asking: Asking) -> Call:
+        """The request, once its message is found in its log."""
+        if asking.call:
+            return asking.call
+        topic, found = asking.topic, []
+        for queue, log in enumerate(topic.logs):
+            page = self.observer.get(f"/topics/{topic.name}/messages", queue=queue, offset=len(log), limit=2)
+            found += page.json["messages"]
+        [message] = found
+        correlation_id: str = message["correlation_id"]
+        assert correlation_id not in self.calls
+        call = Call(correlation_id, topic.name, topic.id, asking.began_ms, asking.timeout_ms)
+        reply_by_ms = call.reply_by_ms
+        about = {"correlation_id": correlation_id, "reply_by_ms": reply_by_ms, "stored_at_ms": asking.began_ms}
+        self._store(topic, {**asking.sent, **about}, message, reply_by_ms)
+        assert message == topic.logs[message["queue"]][message["offset"]]
+        asking.call = self.calls[correlation_id] = call
+        return call
+
+    def _act(self, event: Meanwhile, call: Call) -> None:
+        """What happens to a request while somebody waits for its reply."""
+        if event.kind == "reply":
+            self._reply(event.instance, call.id, event.content, None, 0)
+        elif event.kind == "work":
+            self._work(event.instance, call.topic, event.group, event.content)
+        else:
+            queues = len(self.model.topics[call.topic].logs)
+            self.delete_topic(event.instance, call.topic)
+            self.put_topic(event.instance, call.topic, queues)
+            self.put_group(event.instance, call.topic, "billing", 1_000)
+
+    @rule(instance=instances, wait_ms=st.sampled_from([None, 0]), data=st.data())
+    def fetch(self, instance: int, wait_ms: int | None, data: st.DataObject) -> None:
+        self._fetch(instance, self._correlation_id(data), wait_ms, None)
+
+    @rule(
+        instance=instances,
+        wait_ms=st.sampled_from([1, 3_000, 25_000]),
+        event=meanwhile("reply", "reply", "work"),
+        data=st.data(),
+    )
+    def fetch_and_wait(self, instance: int, wait_ms: int, event: Meanwhile, data: st.DataObject) -> None:
+        self._fetch(instance, self._correlation_id(data), wait_ms, event)
+
+    def _fetch(self, instance: int, correlation_id: str, wait_ms: int | None, event: Meanwhile | None) -> None:
+        call, began_ms, waits_ms = self.calls.get(correlation_id), self.now, wait_ms or 0
+        was_there = call is not None and call.reply is not None
+
+        def act() -> None:
+            if call and event:
+                self._act(event, call)
+
+        times = [0, waits_ms, waits_ms // 2, *([call.reply_by_ms - began_ms] if call else [])]
+        query = {} if wait_ms is None else {"wait_ms": wait_ms}
+        with self._happening(began_ms + (event.after_ms(times) if event else 0), act):
+            answer = self.clients[instance].get(f"/requests/{correlation_id}", **query)
+        if call is None or began_ms >= call.reply_by_ms + FETCHED_MS:
+            assert (answer.problem, self.now) == ((404, "RequestNotFound"), began_ms)
+            return
+        self._judge_answer(call, answer, instance, began_ms, waits_ms, was_there)
+
+    def _judge_answer(
+        self, call: Call, answer: Answer, instance: int, began_ms: int, wait_ms: int, was_there: bool
+    ) -> None:
+        """`was_there`: whether the reply was, when the call began."""
+        end_ms = min(began_ms + wait_ms, max(began_ms, call.reply_by_ms))
+        if call.reply is not None:
+            at_ms = began_ms if was_there else call.stored_at_ms
+            late_ms = 0 if was_there or call.stored_by == instance else call.late_ms(at_ms)
+            assert at_ms <= self.now <= min(at_ms + late_ms, end_ms)
+            assert (answer.status, answer.json) == (200, {"correlation_id": call.id, "reply": call.reply})
+            return
+        assert self.now == end_ms
+        if end_ms < call.reply_by_ms:
+            assert (answer.status, answer.json) == (202, {"correlation_id": call.id})
+            return
+        call.has_timed_out = True
+        assert answer.problem == (504, "ReplyTimeout")
+        told = {name: value for name, value in answer.json.items() if name not in ("type", "title", "status", "code")}
+        assert told == {"detail": f"no reply came within {call.timeout_ms} ms", "correlation_id": call.id}
+
+    # -- replies ------------------------------------------------------------------------------------------------------
+
+    @rule(instance=instances, first=contents, behind_ms=st.sampled_from([None, 0, 0, 1, 2_000]), data=st.data())
+    def reply(self, instance: int, first: Json, behind_ms: int | None, data: st.DataObject) -> None:
+        """With a receipt, or perhaps by a clock that is behind. Then perhaps once more; and perhaps somebody fetches it
+        before, or afterwards."""
+        correlation_id = self._correlation_id(data)
+        if data.draw(st.booleans()):
+            self._fetch(data.draw(instances), correlation_id, 0, None)
+        self._reply(instance, correlation_id, first, self._receipt_if(behind_ms is None, data), behind_ms or 0)
+        call = self.calls.get(correlation_id)
+        if call and data.draw(st.sampled_from([False, False, True])):
+            end = data.draw(st.sampled_from([call.reply_by_ms, call.reply_by_ms + FETCHED_MS]))
+            self.clock.sleep(max(0, end + data.draw(edges) - self.now))
+        if data.draw(st.booleans()):
+            again = data.draw(contents) if data.draw(st.booleans()) else first
+            receipt = self._receipt_if(data.draw(st.booleans()), data)
+            self._reply(data.draw(instances), correlation_id, again, receipt, 0)
+        if data.draw(st.booleans()):
+            self._fetch(data.draw(instances), correlation_id, 0, None)
+
+    def _receipt_if(self, is_given: bool, data: st.DataObject) -> str | None:
+        return data.draw(self._receipts()) if is_given else None
+
+    @rule(instance=instances, topic=topics, group=groups, content=contents)
+    def work(self, instance: int, topic: str, group: str, content: Json) -> None:
+        self._work(instance, topic, group, content)
+
+    def _work(self, instance: int, topic: str, group: str, content: Json) -> None:
+        """Takes a message, and replies if it is a request; else it leaves it."""
+        answer = self._pop(instance, topic, group, {"max_messages": 1}, None)
+        for message in answer:
+            if "correlation_id" in message:
+                self._reply(instance, message["correlation_id"], content, message["receipt"], 0)
+
+    def _reply(self, instance: int, correlation_id: str, content: Json, receipt: str | None, behind_ms: int) -> None:
+        call, given = self.calls.get(correlation_id), {} if receipt is None else {"receipt": receipt}
+        content = {"body": LARGE_CHARS * "x"} if content.get("body") == LARGE else content
+        self.clock.set_back_ms = behind_ms
+        answer = self.clients[instance].post(f"/requests/{correlation_id}/reply", **content, **given)
+        self.clock.set_back_ms = 0
+        if call is None:
+            assert answer.problem == (404, "RequestNotFound")
+            return
+        refused = call.refuses(content, self.now - behind_ms)
+        is_forgotten = self.now >= call.reply_by_ms + FETCHED_MS + DAY_MS
+        if refused or (is_forgotten and answer.status == 410):
+            assert answer.problem == (refused or (410, "RequestExpired"))
+            return
+        assert answer.status == 201
+        call.answer(content, self.now, behind_ms, instance)
+        expected = [{}] if receipt is None else [_acked(receipt, worth) for worth in self._settled(call, receipt)]
+        assert answer.json in expected
+
+    def _settled(self, call: Call, receipt: str) -> tuple[str, ...]:
+        """Acks a receipt for the request's topic, and says what it may be worth."""
+        topic = self.model.topics.get(call.topic)
+        for group in topic.groups.values() if topic and self._topic(call.topic).id == call.topic_id else ():
+            if self.model.place(group, receipt):
+                [worth] = self.model.ack(group, [receipt], self.now)
+                return (COUNTS, LOST) if worth == EITHER else (worth,)
+        return (INVALID,)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    @rule(
+        instance=instances,
+        topic=topics,
+        batch=st.one_of(
+            st.lists(mortal_message, min_size=1, max_size=4),
+            st.sampled_from([0, HALVES_MAX, HALVES_MAX + 1]).map(lambda count: count * [{"key": "k1"}]),
+        ),
+        times=half_times,
+    )
+    def begin_transaction(self, instance: int, topic: str, batch: list[Json], times: Json) -> None:
+        self._begin(instance, topic, batch, times)
+
+    def _begin(self, instance: int, topic: str, batch: list[Json], times: Json) -> None:
+        sent = [self._with_body(message) for message in batch]
+        answer = self.clients[instance].post(f"/topics/{topic}/transactions", messages=sent, **times)
+        if not 1 <= len(sent) <= HALVES_MAX:
+            assert answer.problem in ((400, "InvalidField"), self.model.missing(topic))
+            return
+        if self._is_missing(answer, topic):
+            return
+        modelled = self._topic(topic)
+        if any(message.get("queue", 0) >= len(modelled.logs) for message in sent):
+            assert answer.problem == (400, "InvalidField")
+            return
+        rollback_at_ms = self.now + times.get("rollback_after_ms", ROLLBACK_AFTER_MS)
+        transaction_id = answer.json["transaction_id"]
+        assert transaction_id not in self.halves
+        assert answer.json == {"transaction_id": transaction_id, "rollback_at_ms": rollback_at_ms}
+        assert answer.status == 201
+        check_after_ms = times.get("check_after_ms", CHECK_AFTER_MS)
+        shown, check_at_ms = [as_shown(message) for message in sent], self.now + check_after_ms
+        about = (self.now, check_after_ms, rollback_at_ms, check_at_ms)
+        self.halves[transaction_id] = Half(transaction_id, modelled.id, shown, *about)
+
+    @rule(
+        instance=instances,
+        verb=st.sampled_from(["commit", "commit", "rollback"]),
+        repeat=st.sampled_from([None, None, "commit", "rollback"]),
+        data=st.data(),
+    )
+    def decide(self, instance: int, verb: str, repeat: str | None, data: st.DataObject) -> None:
+        """Perhaps twice. Mostly about one that is undecided, in its topic."""
+        if not self.halves or data.draw(st.booleans()):
+            self._begin_near_an_end(data)
+        waiting, known = [half.id for half in self.halves.values() if half.state == UNDECIDED], [*self.halves]
+        if not known:
+            return
+        altered_ids = st.builds(_other_digit, st.sampled_from(known), st.integers(0, 15))
+        kinds = [*4 * [st.sampled_from(waiting)], st.sampled_from(known)] if waiting else [st.sampled_from(known)]
+        transaction_id = data.draw(st.one_of([*kinds, *kinds, altered_ids]))
+        half = self.halves.get(transaction_id)
+        own = [name for name in self.model.topics if half and self._topic(name).id == half.topic_id]
+        topic = data.draw(st.sampled_from([*8 * own, *TOPICS]))
+        self._decide(instance, topic, transaction_id, verb)
+        if repeat:
+            self._decide(1 - instance, topic, transaction_id, repeat)
+
+    def _begin_near_an_end(self, data: st.DataObject) -> None:
+        """Begins a transaction, and perhaps waits until it is due for a check, or rolled back, or nearly."""
+        batch, times = data.draw(st.lists(mortal_message, min_size=1, max_size=3)), data.draw(half_times)
+        self._begin(data.draw(instances), data.draw(topics), batch, times)
+        ends = data.draw(st.sampled_from([None, None, *times.values()]))
+        if ends is not None:
+            self.clock.sleep(max(0, ends + data.draw(edges)))
+
+    def _decide(self, instance: int, topic: str, transaction_id: str, verb: str) -> None:
+        path = f"/topics/{topic}/transactions/{transaction_id}/{verb}"
+        answer = self.clients[instance].ask("POST", path)
+        if self._is_missing(answer, topic):
+            return
+        half, modelled = self.halves.get(transaction_id), self._topic(topic)
+        if half is None or half.topic_id != modelled.id:
+            assert answer.problem == (404, "TransactionNotFound")
+            return
+        wanted = COMMITTED if verb == "commit" else ROLLED_BACK
+        if half.state == UNDECIDED:
+            half.decide(wanted, self.now)
+            if half.state == COMMITTED:
+                self._deliver(half, modelled, answer.json["messages"])
+        if half.state == wanted:
+            assert (answer.status, answer.json) == (200, {"messages": half.places} if verb == "commit" else {})
+            return
+        assert answer.problem == (409, "TransactionEnded")
+        told = re.fullmatch(r"(.*) at (\d+)", answer.json["detail"])
+        assert told
+        assert told[1] == f"transaction \"{half.id}\" of topic '{topic}' was {half.state}"
+        assert half.may_be_decided_at(int(told[2]), self.now)
+
+    def _deliver(self, half: Half, topic: MortalTopic, places: list[Json]) -> None:
+        """A commit stores the messages behind all others, in their order."""
+        for message, place in zip(half.messages, places, strict=True):
+            life_ms = message.get("ttl_ms")
+            about = {"stored_at_ms": self.now, "sent_at_ms": half.created_at_ms}
+            self._store(topic, {**message, **about}, place, None if life_ms is None else self.now + life_ms)
+            assert place.keys() == {"message_id", "queue", "offset"}
+        half.places = places
+
+    @rule(
+        instance=instances,
+        topic=topics,
+        fields=st.fixed_dictionaries(
+            {},
+            optional={"max": st.sampled_from([1, 2, 100]), "wait_ms": st.sampled_from([0, 0, 1, 999, 1_000, 20_000])},
+        ),
+        event=meanwhile("begin", "commit", "rollback"),
+        data=st.data(),
+    )
+    def check(self, instance: int, topic: str, fields: Json, event: Meanwhile, data: st.DataObject) -> None:
+        if not self.halves or data.draw(st.booleans()):
+            self._begin_near_an_end(data)
+        began_ms, end_ms, missing = self.now, self.now + fields.get("wait_ms", 0), self.model.missing(topic)
+        known = {half.id for half in self._halves_of(topic)}
+        limits = [half.check_at_ms - began_ms for half in self._halves_of(topic) if half.is_open(began_ms)]
+        after_ms = event.after_ms([0, end_ms - began_ms, *limits])
+        with self._happening(began_ms + after_ms, lambda: self._decide_meanwhile(event, topic)):
+            answer = self.clients[instance].post(f"/topics/{topic}/transactions/check", **fields)
+        if missing:
+            assert (answer.problem, self.now) == (missing, began_ms)
+            return
+        chances = [(half.due_between(began_ms, end_ms), half.id in known) for half in self._halves_of(topic)]
+        first = min((at_ms for at_ms, is_known in chances if at_ms is not None and is_known), default=end_ms)
+        begun = min((at_ms for at_ms, is_known in chances if at_ms is not None and not is_known), default=end_ms)
+        assert min(first, begun, end_ms) <= self.now <= min(first, begun + POLL_MS_MAX, end_ms)
+        due = [half for half in self._halves_of(topic) if half.is_due(self.now)][: fields.get("max", 16)]
+        for half in due:
+            half.checks, half.check_at_ms = half.checks + 1, self.now + half.check_after_ms
+        assert (answer.status, answer.json) == (200, {"transactions": [half.as_json(topic) for half in due]})
+
+    def _decide_meanwhile(self, event: Meanwhile, topic: str) -> None:
+        """What happens to transactions while a check waits, or a pop."""
+        waiting = [half for half in self._halves_of(topic) if half.state == UNDECIDED]
+        if event.kind == "begin":
+            self._begin(event.instance, topic, [{}], {"check_after_ms": 1 + event.at})
+        elif waiting:
+            self._decide(event.instance, topic, waiting[event.at % len(waiting)].id, event.kind)
+
+    @rule(instance=instances, topic=topics, limit=st.sampled_from([None, 1, 2, 3]))
+    def list_undecided(self, instance: int, topic: str, limit: int | None) -> None:
+        query = {} if limit is None else {"limit": limit}
+        path, listed, page = f"/topics/{topic}/transactions", [], None
+        while page is None or page["next"] is not None:
+            more: Json = {} if page is None else {"next": page["next"]}
+            answer = self.clients[instance].get(path, **query, **more)
+            if self._is_missing(answer, topic):
+                return
+            page = answer.json
+            assert len(page["transactions"]) <= (limit or 100)
+            listed += page["transactions"]
+        assert listed == [half.as_json(topic) for half in self._halves_of(topic) if half.is_open(self.now)]
+
+    def _halves_of(self, topic: str) -> list[Half]:
+        """The oldest first."""
+        if topic not in self.model.topics:
+            return []
+        own = [half for half in self.halves.values() if half.topic_id == self._topic(topic).id]
+        return sorted(own, key=lambda half: (half.created_at_ms, half.id))
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    @rule(instance=instances, topic=topics, batch=st.lists(mortal_message, min_size=1, max_size=3))
+    def produce(self, instance: int, topic: str, batch: list[Json]) -> None:
+        self._produce(instance, topic, batch)
+
+    def _produce(self, instance: int, topic: str, batch: list[Json]) -> None:
+        sent = [self._with_body(message) for message in batch]
+        answer = self.clients[instance].post(f"/topics/{topic}/messages", messages=sent)
+        if self._is_missing(answer, topic):
+            return
+        modelled = self._topic(topic)
+        if any(message.get("queue", 0) >= len(modelled.logs) for message in sent):
+            assert answer.problem == (400, "InvalidField")
+            return
+        assert answer.status == 200
+        for message, place in zip(sent, answer.json["messages"], strict=True):
+            end = self.now + message["ttl_ms"] if "ttl_ms" in message else None
+            self._store(modelled, {**message, "stored_at_ms": self.now}, place, end)
+
+    @rule(
+        instance=instances,
+        topic=topics,
+        query=st.one_of(
+            st.builds(dict, queue=st.integers(0, 2), offset=st.integers(0, 8), limit=st.integers(1, 4)),
+            st.builds(dict, key=st.sampled_from(KEYS)),
+            st.builds(dict, at_ms=st.integers(0, 9)),
+        ),
+    )
+    def look_up(self, instance: int, topic: str, query: Json) -> None:
+        if self.model.missing(topic) is None and "at_ms" in query:
+            stored = [message["stored_at_ms"] for log in self._topic(topic).logs for message in log] or [self.now]
+            query = {"at_ms": stored[query["at_ms"] % len(stored)]}
+        client = self.clients[instance]
+        answer = client.get(f"/topics/{topic}/messages", **query)
+        if self._is_missing(answer, topic):
+            return
+        logs = self._topic(topic).logs
+        if query.get("queue", 0) >= len(logs):
+            assert answer.problem == (400, "InvalidField")
+            return
+        seen = answer.json["messages"]
+        if "offset" in query:
+            offset, limit = query["offset"], query["limit"]
+            assert seen == logs[query["queue"]][offset : offset + limit]
+            assert (answer.json["next"] is None) == (offset + limit >= len(logs[query["queue"]]))
+        else:
+            wanted = [
+                message
+                for log in logs
+                for message in log
+                if message["key"] == query.get("key", message["key"])
+                and message["stored_at_ms"] >= query.get("at_ms", 0)
+            ]
+            assert sorted(seen, key=_place) == sorted(wanted, key=_place)
+            assert [message["stored_at_ms"] for message in seen] == sorted(message["stored_at_ms"] for message in seen)
+        for message in seen[:1]:
+            assert client.get(f"/topics/{topic}/messages/{message['message_id']}").json == message
+
+    def _with_body(self, message: Json) -> Json:
+        """Another body each time: every third in bytes, every fourth so large that it is stored apart."""
+        self.sent += 1
+        text = f"body {self.sent}" + (self.sent % 4 == 0) * 1_500 * "y"
+        body = {"body": text} if self.sent % 3 else {"body_base64": base64.b64encode(text.encode()).decode()}
+        return {**message, **body}
+
+    def _store(self, topic: MortalTopic, message: Json, place: Json, end: int | None) -> None:
+        """Notes a message as a look-up answers it. `place`: where the service says that it is."""
+        queue, offset = place["queue"], place["offset"]
+        assert offset == len(topic.logs[queue])
+        if "queue" in message:
+            assert queue == message["queue"]
+        elif message.get("key") is not None:
+            assert topic.queue_of_key.setdefault(message["key"], queue) == queue
+        about = {"message_id": place["message_id"], "queue": queue, "offset": offset, "topic": topic.name}
+        kept = {name: value for name, value in message.items() if name != "ttl_ms"}
+        topic.logs[queue].append({"key": None, "tag": None, "properties": {}, **kept, **about})
+        if end is not None:
+            topic.ends[queue, offset] = end
+
+    # -- consuming ----------------------------------------------------------------------------------------------------
+
+    @rule(
+        instance=instances,
+        topic=topics,
+        group=groups,
+        fields=st.fixed_dictionaries(
+            {"max_messages": st.integers(1, 5)},
+            optional={
+                "invisible_ms": st.sampled_from([0, 1, 1_000, 20_000]),
+                "wait_ms": st.sampled_from([1, 1_000, 20_000]),
+                "consumer_id": st.just("c1"),
+            },
+        ),
+        event=meanwhile("commit", "commit", "produce", "ask"),
+        data=st.data(),
+    )
+    def pop(self, instance: int, topic: str, group: str, fields: Json, event: Meanwhile, data: st.DataObject) -> None:
+        acks = data.draw(st.lists(self._receipts(), max_size=2))
+        self._pop(instance, topic, group, {**fields, "ack": acks}, event)
+
+    def _pop(self, instance: int, topic: str, name: str, fields: Json, event: Meanwhile | None) -> list[Json]:
+        """The messages taken."""
+        began_ms, wait_ms, missing = self.now, fields.get("wait_ms", 0), self.model.missing(topic, name)
+        after_ms = event.after_ms([0, wait_ms, wait_ms // 2]) if event else 0
+        known = [len(log) for log in self.model.topics[topic].logs] if topic in self.model.topics else []
+        with self._happening(began_ms + after_ms, lambda: self._store_meanwhile(event, topic)):
+            answer = self.clients[instance].post(f"/topics/{topic}/groups/{name}/pop", **fields)
+        if missing:
+            assert (answer.problem, self.now) == (missing, began_ms)
+            return []
+        modelled = self._topic(topic)
+        group, receipts = modelled.groups[name], fields.get("ack", [])
+        worths = self.model.ack(group, receipts, began_ms)
+        self._judge_acks(answer.json, receipts, worths)
+        is_told = event is not None and event.instance == instance
+        pop = Passing(self.model, modelled, group, asked(fields, group, began_ms), known, is_told)
+        messages: list[Json] = answer.json["messages"]
+        pop.judge(messages, self.now)
+        assert answer.json.keys() == {"messages", "acked", "failed"}
+        self._compare(topic, name, pop)
+        return messages
+
+    def _store_meanwhile(self, event: Meanwhile | None, topic: str) -> None:
+        if event is None or topic not in self.model.topics:
+            return
+        if event.kind == "produce":
+            self._produce(event.instance, topic, [{}])
+        elif event.kind == "ask":
+            self._ask(event.instance, topic, {}, 60_000, 0, None)
+        elif not any("ttl_ms" in message for half in self._halves_of(topic) for message in half.messages):
+            self._decide_meanwhile(event, topic)
+
+    @rule(instance=instances, topic=topics, group=groups, delay_ms=st.sampled_from([None, 0, 2_000]), data=st.data())
+    def nack(self, instance: int, topic: str, group: str, delay_ms: int | None, data: st.DataObject) -> None:
+        receipt = data.draw(self._receipts())
+        answer = self.clients[instance].post(
+            f"/topics/{topic}/groups/{group}/nack", receipts=[receipt], delay_ms=delay_ms
+        )
+        if self._is_missing(answer, topic, group):
+            return
+        modelled = self.model.topics[topic].groups[group]
+        held = self.model.held(modelled, [receipt], self.now)
+        for ticket, cursor in held.values():
+            cursor.nack(ticket.offset, self.now, delay_ms, modelled.settings["max_attempts"])
+        code = LOST if self.model.place(modelled, receipt) else INVALID
+        failed = [] if held else [{"receipt": receipt, "code": code}]
+        assert (answer.status, answer.json) == (200, {"nacked": len(held), "failed": failed})
+
+    def _judge_acks(self, answer: Json, receipts: list[str], worths: list[str]) -> None:
+        failed = {failure["receipt"]: failure["code"] for failure in answer["failed"]}
+        for receipt, worth in zip(receipts, worths, strict=True):
+            assert failed.get(receipt, COUNTS) in ((COUNTS, LOST) if worth == EITHER else (worth,))
+        assert answer["acked"] + len(answer["failed"]) == len(receipts)
+
+    # -- ids and receipts ---------------------------------------------------------------------------------------------
+
+    def _correlation_id(self, data: st.DataObject) -> str:
+        """Mostly of a new request, perhaps at its end or nearly."""
+        if not self.calls or data.draw(st.booleans()):
+            timeout_ms = data.draw(st.sampled_from([1, 700, 3_000, 60_000]))
+            self._ask(data.draw(instances), data.draw(topics), data.draw(new_message), timeout_ms, 0, None)
+            if data.draw(st.booleans()):
+                self.clock.sleep(max(0, timeout_ms + data.draw(edges)))
+        known = [*self.calls] or ["y"]
+        altered_ids = st.builds(altered, st.sampled_from(known), st.integers(0, 120))
+        others = st.sampled_from(["x", *list(self.halves)[-1:]])
+        kinds = [*8 * [st.sampled_from(known[-2:])], *2 * [st.sampled_from(known)], altered_ids, others]
+        return data.draw(st.one_of(kinds))
+
+    def _receipts(self) -> st.SearchStrategy[str]:
+        """Mostly such as are held."""
+        held = [
+            receipt
+            for topic in self.model.topics.values()
+            for group in topic.groups.values()
+            for receipt in self.model.newest(group)
+        ]
+        kinds = [*([st.sampled_from(held)] * 4 if held else []), st.sampled_from(["x", ""])]
+        if self.model.tickets:
+            any_of_them = st.sampled_from(list(self.model.tickets))
+            kinds += [any_of_them, st.builds(altered, any_of_them, st.integers(0, 150))]
+        return st.one_of(kinds)
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def _topic(self, name: str) -> MortalTopic:
+        topic = self.model.topics[name]
+        assert isinstance(topic, MortalTopic)
+        return topic
+
+    def _is_missing(self, answer: Answer, topic: str, group: str | None = None) -> bool:
+        """Whether the topic or group does not exist, which the answer must then say."""
+        missing = self.model.missing(topic, group)
+        assert missing is None or answer.problem == missing
+        return missing is not None
+
+    @invariant()
+    def a_group_is_where_the_model_has_it(self) -> None:
+        """Another one after each step."""
+        places = [(topic.name, name) for topic in self.model.topics.values() for name in topic.groups]
+        self.steps += 1
+        if places:
+            self._compare(*places[self.steps % len(places)], None)
+
+    def _compare(self, topic: str, name: str, pop: Passing | None) -> None:
+        """`pop`: the one just made."""
+        seen = self.observer.get(f"/topics/{topic}/groups/{name}").json
+        if pop:
+            pop.settle_doubt(seen)
+        seen.pop("created_at_ms")
+        assert seen == details(self.model.topics[topic], name, self.now)
+
+
+def _acked(receipt: str, worth: str) -> Json:
+    """The answer to a reply with a receipt."""
+    counts = worth == COUNTS
+    return {"acked": int(counts), "failed": [] if counts else [{"receipt": receipt, "code": worth}]}
+
+
+def _place(message: Json) -> tuple[int, int]:
+    return message["queue"], message["offset"]
+
+
+def _other_digit(text: str, place: int) -> str:
+    """Another hexadecimal digit at this place."""
+    place = place % len(text)
+    return text[:place] + ("0" if text[place] != "0" else "1") + text[place + 1 :]
