@@ -206,7 +206,7 @@ class Cursor:
         is_forgotten = ticket.until_ms + REMEMBERED_MS < now or self.moves > REMEMBERED_MOVES
         return EITHER if is_forgotten else LOST
 
-    def nack(self, offset: int, now: int, delay_ms: int | None, max_attempts: int | None, reason: str) -> None:
+    def nack(self, offset: int, now: int, delay_ms: int | None, max_attempts: int | None, reason: str = "") -> None:
         attempt = self.holds[offset].attempt
         if max_attempts is not None and attempt >= max_attempts:
             self.bury(offset, now, now, reason)

@@ -25,7 +25,7 @@ BELIEVED_MS = 5_000
 
 TOPICS = ("orders", "audit")
 GROUPS = ("billing", "shipping")
-CHORES = 5 * ["put_group"] + 4 * ["reset"] + ["put_topic", "delete_group", "delete_topic"]
+CHORES = 5 * ["put_group"] + ["put_topic", "delete_group", "delete_topic"]
 
 instances = st.sampled_from([0, 1])
 consumers = st.sampled_from([None, None, "c1"])
@@ -35,12 +35,12 @@ KEPT = ("ordered", "settle_by")
 """Settings that a group of the model keeps: an instance may go by another `settle_by` for five seconds."""
 settings_given = st.fixed_dictionaries(
     {
-        "invisible_ms": st.sampled_from([0, 1_000, 3_000, 20_000, 20_000]),
+        "invisible_ms": st.sampled_from([0, 0, 1_000, 3_000, 20_000, 20_000]),
         "ordered": st.sampled_from([False, False, True, "key", "key"]),
         "settle_by": st.sampled_from(["receipt", "delivery", "message"]),
+        "max_attempts": st.sampled_from([1, 1, 2, 3, None]),
     },
     optional={
-        "max_attempts": st.sampled_from([1, 2, 3, None]),
         "max_in_flight": st.sampled_from([1, 2, 3]),
         "paused": st.sampled_from([False, False, False, True]),
         "filter": st.sampled_from([{"tags": ["x"]}, {"tags": ["x", "y"]}]),
@@ -119,8 +119,6 @@ class Machine(RuleBasedStateMachine):
         elif kind == "delete_group":
             self.delete_group(instance, topic, name)
             self._make_again(topic, name, data)
-        elif kind == "reset":
-            self.reset(instance, topic, name, data.draw(self._targets()))
         else:
             start = data.draw(st.sampled_from(STARTS))
             self.put_group(instance, topic, data.draw(st.sampled_from(GROUPS)), data.draw(settings_given), start)
@@ -179,6 +177,10 @@ class Machine(RuleBasedStateMachine):
         if not self._is_refused(answer, topic, name):
             assert answer.status == 204
             del self.model.topics[topic].groups[name]
+
+    @rule(instance=instances, data=st.data())
+    def move(self, instance: int, data: st.DataObject) -> None:
+        self.reset(instance, *data.draw(self._places()), data.draw(self._targets()))
 
     def reset(self, instance: int, topic: str, name: str, to: Any) -> None:
         began_ms = self.now

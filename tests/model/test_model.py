@@ -14,10 +14,10 @@ RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 """So many random examples, instead of a few that are always the same."""
 
 
-def _settings(max_examples: int) -> settings:
+def _settings(max_examples: int, steps: int = 40) -> settings:
     return settings(
         max_examples=RANDOM_EXAMPLES or max_examples,
-        stateful_step_count=40,
+        stateful_step_count=steps,
         derandomize=not RANDOM_EXAMPLES,
         database=None,
         deadline=None,
@@ -26,7 +26,7 @@ def _settings(max_examples: int) -> settings:
 
 
 TestTheServiceAgreesWithTheModel = DelayingMachine.TestCase
-TestTheServiceAgreesWithTheModel.settings = _settings(50)
+TestTheServiceAgreesWithTheModel.settings = _settings(35, steps=60)
 
 TestCallsAgreeWithTheModel = Calls.TestCase
 TestCallsAgreeWithTheModel.settings = _settings(16)
