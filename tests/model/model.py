@@ -40,11 +40,14 @@ class Group:
     settings: Json
     cursors: list[Cursor]
     purged_at_ms: int | None = None
+    last_purged_at_ms: int = 0
+    """Of a purge that was lifted since, too."""
 
     def purged_by(self, now: int, has_delayed: bool) -> int:
         """What a purge counts for: where messages may wait, what any clock calls earlier."""
         lead_ms = CLOCKS_APART_MS if has_delayed else -CLOCKS_APART_MS - 1
-        return max(now + lead_ms, (self.purged_at_ms or 0) + 1)
+        self.last_purged_at_ms = max(now + lead_ms, self.last_purged_at_ms + 1)
+        return self.last_purged_at_ms
 
     def unwanted(self, queue: int, log: list[Json]) -> set[int]:
         """What pops pass without delivering it, if it was not taken before."""
