@@ -79,13 +79,26 @@ class Passing:
         """When each message could be taken, and whether the pop knows of it then."""
         for queue, cursor in enumerate(self.group.cursors):
             log = self.topic.logs[queue]
-            since = {offset: (hold.until_ms, True) for offset, hold in cursor.holds.items()}
+            free_ms = self._free_at_ms(cursor)
+            since = {offset: (max(hold.until_ms, free_ms), True) for offset, hold in cursor.holds.items()}
             for offset in range(cursor.next, len(log)):
-                stored_at_ms = log[offset]["stored_at_ms"]
-                since[offset] = stored_at_ms, self.is_told or offset < self.known[queue]
+                at_ms = max(log[offset]["stored_at_ms"], free_ms)
+                since[offset] = at_ms, self.is_told or offset < self.known[queue] or at_ms == free_ms > self.asked.now
             for offset, (at_ms, is_known) in since.items():
-                if self.topic.lives(queue, offset, max(at_ms, self.asked.now)):
-                    yield max(at_ms, self.asked.now), is_known
+                if self.topic.lives(queue, offset, at_ms):
+                    yield at_ms, is_known
+
+    def _free_at_ms(self, cursor: Cursor) -> int:
+        """From when on the pop can take something of the queue: in an ordered group, once nothing holds it up."""
+        untils = [hold.until_ms for hold in cursor.holds.values()] if self._is_ordered else []
+        return max([self.asked.now, *untils])
+
+    def _is_held(self, cursor: Cursor, now: int) -> bool:
+        return self._is_ordered and any(hold.until_ms > now for hold in cursor.holds.values())
+
+    @property
+    def _is_ordered(self) -> bool:
+        return bool(self.group.settings["ordered"])
 
     def _looks(self, now: int) -> list[int]:
         """The instants before this one at which the pop has looked for what it knows of, and found nothing to take."""
@@ -97,19 +110,35 @@ class Passing:
     def _take(self, messages: list[Json], now: int) -> None:
         [queue] = {message["queue"] for message in messages}
         cursor, given = self._cursor(queue), {message["offset"]: message for message in messages}
+        assert not self._is_held(cursor, now)
         taken: list[int] = []
-        for offset in cursor.ready(now, self._end(queue)):
-            if len(taken) == self.asked.max_messages:
+        while len(taken) < self.asked.max_messages and not (taken and self._is_ordered):
+            offsets = self._batch(queue, self.asked.max_messages - len(taken), taken, now)
+            for offset in offsets:
+                if self.topic.lives(queue, offset, now):
+                    assert offset in given
+                    self._lease(queue, given[offset], now)
+                    taken.append(offset)
+                else:
+                    _pass(cursor, offset)
+            if not offsets:
                 break
-            if self.topic.lives(queue, offset, now):
-                assert offset in given
-                self._lease(queue, given[offset], now)
-                taken.append(offset)
-            else:
-                _pass(cursor, offset)
         assert [message["offset"] for message in messages] == sorted(taken)
         self._note_pop(cursor, now)
         self.doubtful = {other: now for other in self._queues() if other != queue and self._is_over(other, now)}
+
+    def _batch(self, queue: int, want: int, besides: list[int], now: int) -> list[int]:
+        """What one claim takes or passes, in order: so many that were taken before, whether they have ended or not;
+        and if these are all, so many that were not and have not, and those before them."""
+        cursor = self._cursor(queue)
+        due = [offset for offset in cursor.due(now) if offset not in besides]
+        batch, left = due[:want], want - len(due)
+        for offset in range(cursor.next, self._end(queue)):
+            if left <= 0:
+                break
+            batch.append(offset)
+            left -= self.topic.lives(queue, offset, now)
+        return batch
 
     def _lease(self, queue: int, message: Json, now: int) -> None:
         offset, receipt, cursor = message["offset"], message["receipt"], self._cursor(queue)
@@ -124,16 +153,17 @@ class Passing:
     def _pass_all(self, queue: int, now: int, end: int) -> None:
         """Settles what is ready before this offset. All of it has ended."""
         cursor = self._cursor(queue)
-        ready = cursor.ready(now, end)
+        ready = [] if self._is_held(cursor, now) else cursor.ready(now, end)
         for offset in ready:
             _pass(cursor, offset)
         if ready:
             self._note_pop(cursor, now)
 
     def _is_over(self, queue: int, now: int) -> bool:
-        """Whether there is something ready, and all of it has ended."""
+        """Whether there is something ready, and all that a pop can take has ended."""
         ready = self._cursor(queue).ready(now, self._end(queue))
-        return bool(ready) and not any(self.topic.lives(queue, offset, now) for offset in ready)
+        is_held = self._is_held(self._cursor(queue), now)
+        return bool(ready) and not is_held and not any(self.topic.lives(queue, offset, now) for offset in ready)
 
     def _note_pop(self, cursor: Cursor, now: int) -> None:
         cursor.last_pop_at_ms, cursor.last_consumer_id = now, self.asked.consumer_id
