@@ -192,7 +192,7 @@ class Calls(RuleBasedStateMachine):
         modelled = self._topic(topic)
         assert answer.status == (200 if name in modelled.groups else 201)
         if name not in modelled.groups:
-            cursors = [Cursor(0, by_key=ordered) for _ in modelled.logs]  # a nacked message keeps its place, as by key
+            cursors = [Cursor(0, ordered=ordered) for _ in modelled.logs]
             modelled.groups[name] = Group(next(self.model.ids), {**DEFAULTS, "ordered": ordered}, cursors)
         modelled.groups[name].settings |= {"invisible_ms": invisible_ms}
 

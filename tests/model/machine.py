@@ -237,14 +237,14 @@ class Machine(RuleBasedStateMachine):
 
     def _keep(self, topic: Topic, message: Json, place: Json) -> None:
         """Unless its dedup id was used within five minutes."""
-        dedup_id = message.pop("dedup_id", None)
+        dedup_id, delay_ms = message.pop("dedup_id", None), message.pop("delay_ms", 0)
+        topic.has_delayed = topic.has_delayed or delay_ms > 0
         at_ms, first = topic.dedup.get(dedup_id, (self.now - DEDUP_MS, {})) if dedup_id else (0, {})
         if at_ms > self.now - DEDUP_MS:
             assert place == first
             return
         if dedup_id:
             topic.dedup[dedup_id] = self.now, place
-        delay_ms = message.pop("delay_ms", 0)
         if delay_ms:
             self._let_wait(topic, message, place, self.now + delay_ms)
         else:
@@ -256,7 +256,6 @@ class Machine(RuleBasedStateMachine):
         given = {"message_id": place["message_id"], "queue": place["queue"], "topic": topic.name}
         shown = {"key": None, "tag": None, "properties": {}, **message, **given}
         topic.waiting[place["message_id"]] = Waiting(shown, place["queue"], due_ms, self.now)
-        topic.has_delayed = True
 
     def _body(self) -> Json:
         """Another one each time; every third in bytes."""

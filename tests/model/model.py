@@ -78,7 +78,7 @@ class Topic:
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """Delayed messages by their id, in the order in which they were sent."""
     has_delayed: bool = False
-    """Whether any was ever sent."""
+    """Whether any was ever sent, be it a repeat."""
     delivered: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     """The ids of messages that waited."""
