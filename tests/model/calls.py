@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from chalicelib import wiring
-from chalicelib.base.limits import RETENTION_MS_MAX
+from chalicelib.base.limits import ATTEMPTS_MAX, RETENTION_MS_MAX
 from tests.model.calling import (
     COMMITTED,
     FETCHED_MS,
@@ -38,6 +38,8 @@ DAY_MS = 86_400_000
 TIMEOUT_MS = 3_000
 CHECK_AFTER_MS, ROLLBACK_AFTER_MS = 60_000, DAY_MS
 HALVES_MAX = 32
+RANDOM_DIGITS = 16
+"""Of the id of a transaction. The others tell when it was begun, which is not looked at once it is decided."""
 CHORES = (*3 * ["wait"], *3 * ["sweep"], *2 * ["group"], "topic")
 WAITS_MS = (1, 499, 2_000, 5_001, 60_000, 3_600_000)
 SWEEPS = ("forward", "expire", "revive", "ttl")
@@ -185,16 +187,15 @@ class Calls(RuleBasedStateMachine):
             del self.model.topics[name]
 
     def put_group(self, instance: int, topic: str, name: str, invisible_ms: int) -> None:
-        """The second group keeps the order of its queues."""
-        ordered = name == GROUPS[1]
-        path = f"/topics/{topic}/groups/{name}"
-        answer = self.clients[instance].put(path, invisible_ms=invisible_ms, ordered=ordered)
+        """The second group keeps the order of its queues. None buries what is often delivered."""
+        settings = {"invisible_ms": invisible_ms, "ordered": name == GROUPS[1], "max_attempts": ATTEMPTS_MAX}
+        answer = self.clients[instance].put(f"/topics/{topic}/groups/{name}", **settings)
         modelled = self._topic(topic)
         assert answer.status == (200 if name in modelled.groups else 201)
         if name not in modelled.groups:
-            cursors = [Cursor(0, ordered=ordered) for _ in modelled.logs]
-            modelled.groups[name] = Group(next(self.model.ids), {**DEFAULTS, "ordered": ordered}, cursors)
-        modelled.groups[name].settings |= {"invisible_ms": invisible_ms}
+            cursors = [Cursor(0, ordered=name == GROUPS[1]) for _ in modelled.logs]
+            modelled.groups[name] = Group(next(self.model.ids), {**DEFAULTS}, cursors)
+        modelled.groups[name].settings |= settings
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -403,6 +404,18 @@ class Calls(RuleBasedStateMachine):
     def work(self, instance: int, topic: str, group: str, content: Json) -> None:
         self._work(instance, topic, group, content)
 
+    @rule(instance=instances, topic=topics, group=groups, edge=edges, content=contents, is_late=st.booleans())
+    def work_slowly(self, instance: int, topic: str, group: str, edge: int, content: Json, is_late: bool) -> None:
+        """Takes a request for as long as its lease lasts, or nearly; another takes it again. Who had it first replies,
+        or who has it now."""
+        self._ask(instance, topic, {}, 60_000, 0, None)
+        first = self._pop(instance, topic, group, {"max_messages": 5, "invisible_ms": 1_000}, None)
+        self.clock.sleep(1_000 + edge)
+        second = self._pop(1 - instance, topic, group, {"max_messages": 5}, None)
+        for message in (first if is_late else second)[-2:]:
+            if "correlation_id" in message:
+                self._reply(instance, message["correlation_id"], content, message["receipt"], 0)
+
     def _work(self, instance: int, topic: str, group: str, content: Json) -> None:
         """Takes a message, and replies if it is a request; else it leaves it."""
         answer = self._pop(instance, topic, group, {"max_messages": 1}, None)
@@ -487,7 +500,7 @@ class Calls(RuleBasedStateMachine):
         waiting, known = [half.id for half in self.halves.values() if half.state == UNDECIDED], [*self.halves]
         if not known:
             return
-        altered_ids = st.builds(_other_digit, st.sampled_from(known), st.integers(0, 15))
+        altered_ids = st.builds(_other_digit, st.sampled_from(known), st.integers(0, RANDOM_DIGITS - 1))
         kinds = [*4 * [st.sampled_from(waiting)], st.sampled_from(known)] if waiting else [st.sampled_from(known)]
         transaction_id = data.draw(st.one_of([*kinds, *kinds, altered_ids]))
         half = self.halves.get(transaction_id)
@@ -498,9 +511,11 @@ class Calls(RuleBasedStateMachine):
             self._decide(1 - instance, topic, transaction_id, repeat)
 
     def _begin_near_an_end(self, data: st.DataObject) -> None:
-        """Begins a transaction, and perhaps waits until it is due for a check, or rolled back, or nearly."""
-        batch, times = data.draw(st.lists(mortal_message, min_size=1, max_size=3)), data.draw(half_times)
-        self._begin(data.draw(instances), data.draw(topics), batch, times)
+        """Begins transactions, and perhaps waits until they are due for a check, or rolled back, or nearly."""
+        times, topic = data.draw(half_times), data.draw(topics)
+        for batch in data.draw(st.lists(st.lists(mortal_message, min_size=1, max_size=3), min_size=1, max_size=4)):
+            self._begin(data.draw(instances), topic, batch, times)
+            self.clock.sleep(data.draw(st.sampled_from([0, 1])))
         ends = data.draw(st.sampled_from([None, None, *times.values()]))
         if ends is not None:
             self.clock.sleep(max(0, ends + data.draw(edges)))

@@ -29,7 +29,7 @@ TestTheServiceAgreesWithTheModel = DelayingMachine.TestCase
 TestTheServiceAgreesWithTheModel.settings = _settings(35, steps=60)
 
 TestCallsAgreeWithTheModel = Calls.TestCase
-TestCallsAgreeWithTheModel.settings = _settings(16)
+TestCallsAgreeWithTheModel.settings = _settings(15)
 
 TestAccessAgreesWithTheModel = Access.TestCase
-TestAccessAgreesWithTheModel.settings = _settings(18)
+TestAccessAgreesWithTheModel.settings = _settings(16)
