@@ -190,7 +190,7 @@ def test_by_message_a_late_ack_of_what_is_redriven_meanwhile_counts() -> None:
     assert answer == {"acked": 1, "failed": []}
 
 
-def test_an_ack_of_a_retry_for_which_a_full_cursor_has_no_room_is_not_refused() -> None:
+def test_an_ack_of_a_retry_that_finds_no_room_is_not_refused() -> None:
     clock, store = Clock(), MemoryStore()
     api = with_messages(store, clock, 4, settle_by="message")
     taken = [message["receipt"] for message in api.pop("t", "g", {"max_messages": 4})["messages"]]
