@@ -502,3 +502,16 @@ def test_a_pop_with_a_filter_promotes_on_past_what_it_does_not_want(topic: Topic
     topic.produce({"body": "a", "tag": "wanted"}, delay_ms=1_001)
     clock.sleep(1_001)
     assert bodies(group.pop()["messages"]) == ["a"]
+
+
+@pytest.mark.parametrize("late_ms", [0, 1])
+def test_what_came_when_it_was_due_is_found_after_others(
+    topic: Topic, group: Group, clock: Clock, late_ms: int
+) -> None:
+    came = []
+    for _ in range(3):
+        came += topic.produce("a", delay_ms=500)
+        clock.sleep(500 + late_ms)
+        group.take_one()
+    assert [found(topic, message).status for message in came] == 3 * [200]
+    assert [cancel(topic, message).problem for message in came] == 3 * [(409, "AlreadyDelivered")]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.client import Client, Group, Topic, bodies, failed
 from tests.support.clock import START_MS, Clock
+from tests.support.small import small_segments
 
 
 class Busy(NamedTuple):
@@ -200,3 +201,16 @@ def test_a_reset_to_nowhere_is_refused_and_changes_nothing(busy: Busy, to: Any, 
 
 def test_a_reset_that_says_nothing_is_refused(group: Group) -> None:
     assert group.client.ask("POST", f"{group.path}/reset", raw=b"").problem == (400, "InvalidField")
+
+
+@pytest.mark.parametrize("to", [{"queue": 0, "offset": 7}, {"at_ms": START_MS + 70}])
+def test_a_reset_goes_back_over_several_segments(client: Client, clock: Clock, to: Any) -> None:
+    topic = client.topic("orders")
+    group, others = topic.group("billing"), client.another()
+    with small_segments():
+        for number in range(20):
+            topic.produce(f"{number} {'x' * 100}")
+            clock.sleep(10)
+        assert len(group.drained()) == 20
+        group.reset(to)
+        assert [message["offset"] for message in group.seen_by(others).drained()] == [*range(7, 20)]

@@ -593,3 +593,13 @@ def test_settling_on_one_instance_is_seen_by_the_next(topic: Topic, group: Group
     other.ack(taken[2])
     assert failed(group.ack(taken[0], taken[1], taken[2], taken[3], new)) == ["LeaseLost", "LeaseLost"]
     assert group.totals() == (0, 0, 1, 0)
+
+
+@pytest.mark.parametrize("settle_by", ["receipt", "delivery", "message"])
+def test_a_letter_from_before_a_reset_refuses_no_second_ack(topic: Topic, settle_by: str) -> None:
+    group = topic.group("billing", settle_by=settle_by)
+    topic.produce("a")
+    topic.client.post(f"{group.path}/bury", receipts=receipts(group.take_one()))
+    group.reset("earliest")
+    message = group.take_one()
+    assert [group.ack(message) for _ in range(2)] == 2 * [{"acked": 1, "failed": []}]
