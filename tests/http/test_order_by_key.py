@@ -438,3 +438,13 @@ def test_a_pop_takes_no_more_than_fits_where_it_has_to_choose_anew(topic: Topic,
         topic.produce("x" * size, key=str(place))
     with patch.object(key_plan, "SET_ASIDE_MAX", 0):
         assert offsets(group.pop(max_messages=3)["messages"]) == [0]
+
+
+def test_the_keys_of_one_topic_are_not_taken_for_those_of_another(client: Client) -> None:
+    for name, keys in (("one", "ab"), ("other", "aa")):
+        topic = client.topic(name)
+        group = topic.group("billing", ordered="key")
+        for key in keys:
+            topic.produce("x", key=key)
+        first, second = (group.pop(max_messages=1)["messages"] for _ in range(2))
+        assert (len(first), len(second)) == (1, name == "one")
