@@ -275,9 +275,9 @@ def noted_at(key: str) -> int:
     return int(key.split("#")[1])
 
 
-def decided(topic_id: str, entry_id: bytes) -> Key:
+def decided(topic_id: str, begun_at_ms: int, entry_id: bytes) -> Key:
     """What was decided about a transaction."""
-    return Key(f"decided#{topic_id}#{entry_id.hex()}", "record")
+    return Key(f"decided#{topic_id}#{entry_id.hex()}", f"{begun_at_ms:x}")
 
 
 def decisions(topic_id: str, queue: int) -> str:

@@ -46,7 +46,7 @@ class TransactionId:
         return keys.transaction(topic_id, self.begun_at_ms, self.entry_id)
 
     def decided_key(self, topic_id: str) -> Key:
-        return keys.decided(topic_id, self.entry_id)
+        return keys.decided(topic_id, self.begun_at_ms, self.entry_id)
 
 
 @record

@@ -166,7 +166,8 @@ def test_decided_transactions() -> None:
     decided = Decided(COMMITTED, NOW, ((0, b"message1"), (127, b"message2")))
     write = decided.record(TOPIC, UNDECIDED.id)
     item = {"state": "committed", "at": NOW, "ttl": TOPIC.ttl(NOW), "m": b"\0message1\x7fmessage2"}
-    assert (write.key, made(write)) == ((f"decided#tid#{b'entry-id'.hex()}", "record"), item)
+    begun = f"{UNDECIDED.entry.stored_at_ms:x}"
+    assert (write.key, made(write)) == ((f"decided#tid#{b'entry-id'.hex()}", begun), item)
     assert not allows(write, item)
     assert (Decided.of(item), Decided.of({"state": "rolled_back", "at": 1})) == (decided, Decided(ROLLED_BACK, 1))
     assert decided.slots() == [(0, Slot(NOW, b"message1")), (127, Slot(NOW, b"message2"))]

@@ -621,3 +621,13 @@ def test_a_commit_during_the_deletion_delivers_nothing(
     assert decide(topic, half, "commit").status == 404
     again = client.topic("orders")
     assert again.group("g").pop()["messages"] == []
+
+
+@pytest.mark.parametrize("verb", ["commit", "rollback"])
+def test_an_id_that_differs_in_its_time_names_no_transaction(topic: Topic, verb: str) -> None:
+    path = f"{topic.path}/transactions"
+    begun = topic.client.post(path, messages=[{"body": "a"}]).json["transaction_id"]
+    other = begun[:-1] + ("1" if begun[-1] == "0" else "0")
+    for _ in range(2):
+        assert topic.client.post(f"{path}/{other}/{verb}").problem == (404, "TransactionNotFound")
+        assert topic.client.post(f"{path}/{begun}/{verb}").status == 200
