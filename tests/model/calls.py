@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
-from chalicelib import wiring
 from chalicelib.base.limits import ATTEMPTS_MAX, RETENTION_MS_MAX
 from tests.model.calling import (
     COMMITTED,
@@ -26,10 +25,11 @@ from tests.model.calling import (
     as_shown,
 )
 from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor
-from tests.model.model import DEFAULTS, Group, Json, Model, altered, details
+from tests.model.model import DEFAULTS, Group, Json, altered, details
+from tests.model.pair import Pair
 from tests.model.passing import MortalTopic, Passing
 from tests.model.popping import asked
-from tests.support.client import Answer, Client
+from tests.support.client import Answer
 
 TOPICS = ("orders", "audit")
 GROUPS = ("billing", "shipping")
@@ -116,25 +116,12 @@ class Asking:
     call: Call | None = None
 
 
-class Calls(RuleBasedStateMachine):
+class Calls(Pair):
     def __init__(self) -> None:
         super().__init__()
-        first = Client()
-        second = first.another()
-        self.clients = [first, second]
-        self.observer = second.another()
-        self.clock = first.clock
-        self.model = Model()
         self.calls: dict[str, Call] = {}
         self.halves: dict[str, Half] = {}
         self.sent = self.steps = 0
-
-    @property
-    def now(self) -> int:
-        return self.clock.ms
-
-    def teardown(self) -> None:
-        wiring.use(None)
 
     # -- administering ------------------------------------------------------------------------------------------------
 

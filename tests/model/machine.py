@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from chalicelib import wiring
 from chalicelib.base.limits import DEDUP_MS
 from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor
-from tests.model.model import DEFAULTS, Group, Json, Model, Topic, Waiting, altered, details
+from tests.model.model import DEFAULTS, Group, Json, Topic, Waiting, altered, details
+from tests.model.pair import Pair
 from tests.model.popping import Pop, asked
-from tests.support.client import Answer, Client
+from tests.support.client import Answer
 from tests.support.clock import START_MS
 from tests.support.small import small_pages, small_segments
 
@@ -73,28 +73,18 @@ new_messages = st.lists(
 STARTS: list[str | int] = ["earliest", "earliest", "earliest", "latest", START_MS + 1_000]
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(Pair):
     def __init__(self) -> None:
         super().__init__()
-        first = Client()
-        second = first.another()
-        self.clients = [first, second]
-        self.observer = second.another()
-        self.clock = first.clock
         self.limits = ExitStack()
-        self.model = Model()
         self.produced = 0
         self.pop_in_doubt: Pop | None = None
         self.believed_until_ms: dict[tuple[int, str], int] = {}
         """Until when an instance may still cache a topic that was deleted through the other one."""
 
-    @property
-    def now(self) -> int:
-        return self.clock.ms
-
     def teardown(self) -> None:
         self.limits.close()
-        wiring.use(None)
+        super().teardown()
 
     # -- administering ------------------------------------------------------------------------------------------------
 
