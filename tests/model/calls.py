@@ -757,12 +757,13 @@ class Calls(Pair):
     # -- ids and receipts ---------------------------------------------------------------------------------------------
 
     def _correlation_id(self, data: st.DataObject) -> str:
-        """Mostly of a new request, perhaps at its end or nearly."""
+        """Mostly of a new request, perhaps where it ends, or where its reply is gone, or nearly."""
         if not self.calls or data.draw(st.booleans()):
             timeout_ms = data.draw(st.sampled_from([1, 700, 3_000, 60_000]))
             self._ask(data.draw(instances), data.draw(topics), data.draw(new_message), timeout_ms, 0, None)
             if data.draw(st.booleans()):
-                self.clock.sleep(max(0, timeout_ms + data.draw(edges)))
+                end = timeout_ms + data.draw(st.sampled_from([0, 0, FETCHED_MS]))
+                self.clock.sleep(max(0, end + data.draw(edges)))
         known = [*self.calls] or ["y"]
         altered_ids = st.builds(altered, st.sampled_from(known), st.integers(0, 120))
         others = st.sampled_from(["x", *list(self.halves)[-1:]])
