@@ -32,7 +32,9 @@ class Backoff(AsGiven):
     """`given`: a list or an object."""
 
     def wait_ms(self, attempt: int) -> int:
-        """The wait before the retry that follows this attempt, counted from 1. The last wait of a list repeats."""
+        """The wait before the retry that follows this attempt, counted from 1. The last wait of a list repeats. One
+        that was redriven, and not delivered since, waits as after the first."""
+        attempt = max(attempt, 1)
         if isinstance(self.given, list):
             return int(self.given[min(attempt, len(self.given)) - 1])
         most = int(self.given["max_ms"])

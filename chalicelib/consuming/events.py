@@ -91,13 +91,13 @@ class Events:
         """A call has carried out something by these receipts, besides those that failed: they are also counted for
         operators. `about`: what the note says further."""
         lost = {failure.receipt for failure in failed}
-        receipts = [receipt for batch in batches for text, receipt in batch.receipts if text not in lost]
+        receipts = [(batch, receipt) for batch in batches for text, receipt in batch.receipts if text not in lost]
         count(name, len(receipts), topic.name, group)
         if not topic.trace:
             return
         subjects = [
-            Subject(group, receipt.group_id, receipt.consumer, receipt.queue, receipt.offset, receipt.attempt)
-            for receipt in receipts
+            Subject(group, receipt.group_id, receipt.consumer, receipt.queue, receipt.offset, batch.attempt(receipt))
+            for batch, receipt in receipts
         ]
         self._note(topic, name, subjects, **about)
 

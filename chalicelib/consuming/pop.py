@@ -261,11 +261,12 @@ class Popper:
         count("redelivered", sum(delivery.attempt > 1 for delivery in deliveries), topic.name, group.name)
         if not topic.trace:
             return
-        subjects = [
-            Subject(group.name, group.id, whose, view.queue, delivery.stored.offset, delivery.attempt)
-            for delivery in deliveries
-        ]
-        self._settler.events.popped(topic, subjects, view.ask.consumer_id, deliveries[0].invisible_until_ms)
+        by_end: dict[int, list[Subject]] = {}  # a pop that leases in several writes makes several leases
+        for delivery in deliveries:
+            subject = Subject(group.name, group.id, whose, view.queue, delivery.stored.offset, delivery.attempt)
+            by_end.setdefault(delivery.invisible_until_ms, []).append(subject)
+        for until_ms, subjects in by_end.items():
+            self._settler.events.popped(topic, subjects, view.ask.consumer_id, until_ms)
 
     def _carry(self, view: QueueView, acks: Sequence[ReceiptBatch]) -> None:
         """Lets the claim of a queue carry its acks. Those of an expired lease come first: its other messages can be

@@ -102,6 +102,8 @@ class ReceiptBatch:
     seen: Seen = Seen.ASSUMED
     closed: dict[str, Lease] = field(default_factory=dict)
     """The leases that this call has acked completely, by token."""
+    acked: list[Owed] = field(default_factory=list)
+    """What this call has acked."""
     lost: set[int] = field(default_factory=set)
     """Offsets of these receipts that are dead letters or wait in a retry page."""
     searched: set[str] = field(default_factory=set)
@@ -307,7 +309,15 @@ class ReceiptBatch:
         self.seen = Seen.FOUND if cursor else Seen.MISSING
         self.cursor = cursor or self.cursor
         self.closed |= {lease.token: lease for lease, _ in written.acked if lease.token not in self.cursor.leases}
+        self.acked += written.acked
         self.moved |= written.moved
+
+    def attempt(self, receipt: Receipt) -> int:
+        """Of the delivery that this call has settled or moved by a receipt: another than the receipt's own, where one
+        names the message."""
+        acked = (lease for lease, indexes in self.acked if receipt.offset - lease.start in indexes)
+        lease = self.moved.get(_named(receipt)) or next(acked, None)
+        return lease.attempt if lease else receipt.attempt
 
     def unacked(self) -> list[Failure]:
         return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)

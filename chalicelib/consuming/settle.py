@@ -142,9 +142,9 @@ class Settler:
         """Buries messages. If they cannot be buried, they are nacked."""
         return self._return(topic, group, batches, reason, attempts_min=0)
 
-    def take_out(self, topic: Topic, group_name: str, texts: Sequence[str], take: Take) -> list[Failure]:
-        """Moves messages elsewhere. What `take` raises ends it."""
-        batches, failed = self.open(topic, group_name, texts)
+    def take_out(self, topic: Topic, group_name: str, texts: Sequence[str], take: Take) -> None:
+        """Moves messages elsewhere, but those that others have taken by now. What `take` raises ends it."""
+        batches, _ = self.open(topic, group_name, texts)
 
         def plan(batch: ReceiptBatch) -> Plan:
             while owed := batch.owed():
@@ -152,7 +152,7 @@ class Settler:
                 batch.learn(cursor, Plan(moved=batch.moved_out_of(taken)))
             return NOTHING
 
-        return failed + self._move(topic, group_name, batches, plan)
+        self._settle(topic, group_name, batches, plan)
 
     def extend(
         self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int

@@ -23,7 +23,7 @@ class DeadLetter(Answer):
     """`consumer`: in a broadcast group the hash of the one that gave it up, else empty. `epoch`: of the cursor when it
     became one. A message dies once in an epoch, unless it is redriven.
 
-    attempts: How often it was delivered.
+    attempts: How often it was delivered since the last redrive; 0 if it was buried by a receipt from before that.
     reason: The reason given by the last nack or the bury, or that the lease expired or the message was lost.
     dead_at_ms: When it was given up."""
 
@@ -32,7 +32,7 @@ class DeadLetter(Answer):
     offset: int
     consumer: str
     epoch: int
-    attempts: int = required(integer(1, examples=[5]))
+    attempts: int = required(integer(examples=[5]))
     reason: str = required(string(REASON_CHARS_MAX, minLength=0, examples=["no such customer"]))
     dead_at_ms: int = required(instant())
 

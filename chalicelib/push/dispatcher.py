@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import field
 from functools import partial
+from threading import Lock
 
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import SECOND_MS
@@ -59,6 +61,8 @@ class _Run:
     is_staying: bool
     helpers: int = 0
     limited_until_ms: int = 0
+    lock: Lock = field(default_factory=Lock)
+    """Of `helpers`, which the callers change."""
 
 
 class Dispatcher:
@@ -198,15 +202,20 @@ class Dispatcher:
 
     def _grow(self, run: _Run, view: GroupView, push: Push) -> None:
         """Starts another caller if more is ready, as many as there are slots."""
-        if run.helpers < push.concurrency - 1 and self._popper.has_ready(view):
-            run.helpers += 1
+        if not self._popper.has_ready(view):
+            return
+        with run.lock:
+            is_one_more = run.helpers < push.concurrency - 1
+            run.helpers += is_one_more
+        if is_one_more:
             run.crew.start(partial(self._guarded, self._help, run))
 
     def _help(self, run: _Run) -> None:
         try:
             self._serve(run)
         finally:
-            run.helpers -= 1
+            with run.lock:
+                run.helpers -= 1
 
     def _call(self, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> Outcome | None:
         """Makes the call, and judges the answer. None: messages and slot are not held for as long as it may take, and

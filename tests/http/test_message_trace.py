@@ -131,9 +131,7 @@ def test_extending_burying_and_acks_in_pops_are_told(topic: Topic, group: Group)
     assert standing(group, other)["events"][1]["reason"] == "poison"
 
 
-def test_a_trace_tells_when_the_first_of_several_leases_of_a_pop_ends(
-    topic: Topic, store: TroubledStore, clock: Clock
-) -> None:
+def test_a_trace_tells_of_each_lease_of_a_pop_when_it_ends(topic: Topic, store: TroubledStore, clock: Clock) -> None:
     group = topic.group("billing", invisible_ms=1_000)
     sent = topic.produce(*["a"] * 2 * (TAKEOVERS_MAX + 1))
     taken = [group.take_one() for _ in sent]
@@ -141,9 +139,10 @@ def test_a_trace_tells_when_the_first_of_several_leases_of_a_pop_ends(
     clock.sleep(1_000)
     store.before = lambda verb, _about: clock.sleep(1) if verb == "write" else None
     again = group.take(TAKEOVERS_MAX + 1)
-    ends = [each["invisible_until_ms"] for each in again]
-    assert ends[0] < ends[-1]
-    assert standing(group, again[0])["events"][-1]["invisible_until_ms"] == ends[0]
+    first, last = again[0], again[-1]
+    assert first["invisible_until_ms"] < last["invisible_until_ms"]
+    for message in (first, last):
+        assert standing(group, message)["events"][-1]["invisible_until_ms"] == message["invisible_until_ms"]
 
 
 def test_what_is_done_with_a_part_of_a_later_delivery_is_told_of_that(topic: Topic, clock: Clock) -> None:
@@ -156,6 +155,21 @@ def test_what_is_done_with_a_part_of_a_later_delivery_is_told_of_that(topic: Top
     group.ack(longer["new_receipt"])
     events = standing(group, sent)["events"]
     assert [event["attempt"] for event in events if event["event"] == "acked"] == [2]
+
+
+@pytest.mark.parametrize(
+    ("verb", "about"), [("ack", {}), ("nack", {}), ("bury", {}), ("extend", {"invisible_ms": 60_000})]
+)
+def test_an_old_receipt_that_counts_is_told_as_the_delivery_it_ends(
+    topic: Topic, clock: Clock, verb: str, about: Json
+) -> None:
+    group = topic.group("g", settle_by="message", invisible_ms=1_000)
+    sent, _ = topic.produce("a", "b")
+    old, _ = group.take(2)
+    clock.sleep(1_000)
+    group.take(2)
+    topic.client.post(f"{group.path}/{verb}", receipts=[old["receipt"]], **about)
+    assert standing(group, sent)["events"][2]["attempt"] == 2
 
 
 def test_a_receipt_that_does_not_count_is_no_event(topic: Topic, group: Group, clock: Clock) -> None:

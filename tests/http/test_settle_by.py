@@ -28,6 +28,11 @@ def extended(group: Group, *messages: Json | str, invisible_ms: int = 60_000) ->
     return [(each["receipt"], each["new_receipt"]) for each in answer["extended"]]
 
 
+def bury_and_redrive(group: Group, message: Json) -> None:
+    group._post("bury", receipts=receipts(message))
+    assert group.client.post(f"{group.path}/dead/redrive").json["redriven"] == 1
+
+
 @pytest.fixture(params=["same", "another"])
 def acting(request: pytest.FixtureRequest, topic: Topic) -> str:
     """Whether the instance that settles is the one that popped, or one that knows nothing."""
@@ -89,6 +94,31 @@ def test_by_message_what_was_given_back_unseen_can_still_be_buried(topic: Topic,
     service.consuming.settler.give_back(service.env.catalogue.topic("orders"), "g", receipts(taken))
     assert seen(group, acting)._post("bury", receipts=receipts(taken)) == {"buried": 1, "failed": []}
     assert group.totals() == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("backoff", [[1_000, HOUR_MS], {"initial_ms": 1_000, "multiplier": 10, "max_ms": HOUR_MS}])
+def test_by_message_what_was_redriven_waits_as_after_a_first_try(
+    topic: Topic, clock: Clock, acting: str, backoff: Any
+) -> None:
+    group = by(topic, "message", backoff_ms=backoff)
+    topic.produce("a")
+    taken = group.take_one()
+    bury_and_redrive(group, taken)
+    seen(group, acting).nack(taken)
+    clock.sleep(999)
+    assert group.pop()["messages"] == []
+    clock.sleep(1)
+    assert bodies(group.take(1)) == ["a"]
+
+
+def test_by_message_what_was_redriven_dies_without_an_attempt(topic: Topic, acting: str) -> None:
+    group = by(topic, "message")
+    topic.produce("a")
+    taken = group.take_one()
+    bury_and_redrive(group, taken)
+    seen(group, acting)._post("bury", receipts=receipts(taken))
+    [letter] = group.client.get(f"{group.path}/dead").json["messages"]
+    assert letter["attempts"] == 0
 
 
 def test_by_message_a_nacked_message_is_acked_before_its_retry(topic: Topic, clock: Clock, acting: str) -> None:

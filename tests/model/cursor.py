@@ -211,7 +211,7 @@ class Cursor:
         if max_attempts is not None and attempt >= max_attempts:
             self.bury(offset, now, now, reason)
             return
-        wait_ms = BACKOFF_MS[min(attempt, len(BACKOFF_MS)) - 1] if delay_ms is None else delay_ms
+        wait_ms = BACKOFF_MS[min(max(attempt, 1), len(BACKOFF_MS)) - 1] if delay_ms is None else delay_ms
         self.take(offset, Hold(now + wait_ms, attempt))
 
     def extend(self, offset: int, receipt: str | None, until_ms: int) -> None:

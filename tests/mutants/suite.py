@@ -8,7 +8,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 
-FOLDERS = ("tests/core", "tests/store", "tests/http", "tests/service", "tests/budgets", "tests/meetings")
+FOLDERS = tuple(
+    f"tests/{room}" for room in ("core", "store", "http", "service", "budgets", "meetings", "mqhttp", "sqs")
+)
 LEFT_OUT = ("tests/http/test_routes.py", "tests/http/test_bad_requests.py", "tests/http/test_openapi.py")
 """Thousands, about what comes before the rooms."""
 
