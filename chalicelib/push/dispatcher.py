@@ -145,11 +145,14 @@ class Dispatcher:
         return self._runtime.uptime() - run.began_ms < RUN_MS
 
     def _look(self, run: _Run) -> GroupView:
-        push = run.group.push or Push({})
-        ask = Pop(max_messages=push.batch, invisible_ms=push.timeout_ms + LEASE_SPARE_MS, consumer_id=CONSUMER_ID)
-        view = self._popper.look(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
-        run.group = view.group
-        return view
+        """For as many messages, and to lease them for as long, as the push says that the look finds."""
+        while True:
+            push = run.group.push or Push({})
+            ask = Pop(max_messages=push.batch, invisible_ms=push.timeout_ms + LEASE_SPARE_MS, consumer_id=CONSUMER_ID)
+            view = self._popper.look(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
+            run.group = view.group
+            if (run.group.push or push) == push:
+                return view
 
     def _work(self, run: _Run, slot: Slot, pause: Pause, view: GroupView) -> bool:
         """Makes calls with the slot, and releases it. Returns whether it made any. What the store fails to settle comes
@@ -174,19 +177,19 @@ class Dispatcher:
         """Calls as long as something is ready. The acks of one call ride on the pop of the next; `receipts` has those
         that are left."""
         held, has_called = slot, False
-        while (push := _push_of(view)) and (deliveries := self._popped(run, view, receipts)):
-            has_called = True
+        while (push := _push_of(view)) and (kept := self._slots.kept(held, push)):
+            deliveries = self._popped(run, view, receipts)
+            if not deliveries:
+                break
+            held, has_called = kept, True
             self._grow(run, view, push)
             outcome = self._call(held, view, push, deliveries)
             if outcome is None:
                 break
             self._settle(view, deliveries, outcome, receipts)
-            if not self._goes_on(run, pause, outcome):
+            if not (self._goes_on(run, pause, outcome) and self._is_on(run)):
                 break
-            kept = self._slots.kept(held, push) if self._is_on(run) else None
-            if kept is None:
-                break
-            held, pause, view = kept, Pause(pause.key), self._look(run)
+            pause, view = Pause(pause.key), self._look(run)
         return has_called
 
     def _popped(self, run: _Run, view: GroupView, receipts: list[str]) -> Sequence[Delivery]:

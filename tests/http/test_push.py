@@ -425,6 +425,40 @@ def test_a_410_does_not_pause_a_group_that_is_made_again_meanwhile(
     assert group.progress()["paused"] is False
 
 
+def test_the_next_call_goes_by_a_push_that_is_new(topic: Topic, group: Group, consumer: Consumer) -> None:
+    def changed(_call: Call) -> Answer:
+        consumer.react = None
+        group.change(push={"url": URL, "batch": 1})
+        topic.produce("b", "c")
+        return OK
+
+    topic.produce("a")
+    consumer.react = changed
+    run(group)
+    assert consumer.bodies == [["a"], ["b"], ["c"]]
+
+
+def test_a_slot_that_is_one_too_many_makes_no_further_call(topic: Topic, consumer: Consumer, client: Client) -> None:
+    group = topic.group("billing", push={"url": URL, "batch": 1, "concurrency": 2})
+    under_way: list[int] = []
+    seen: list[int] = []
+
+    def called(_call: Call) -> Answer:
+        under_way.append(1)
+        seen.append(len(under_way))
+        if len(seen) == 1:
+            run(group.seen_by(client.another()))  # has the second slot
+        elif len(seen) == 2:
+            group.change(push={"url": URL, "batch": 1})
+        under_way.pop()
+        return OK
+
+    topic.produce("a", "b", "c")
+    consumer.react = called
+    run(group)
+    assert seen == [1, 2, 1]
+
+
 def test_filters_rates_and_delays_are_those_of_the_group(topic: Topic, consumer: Consumer, clock: Clock) -> None:
     group = topic.group("billing", push={"url": URL}, rate_limit=1, filter={"tags": ["x"]})
     topic.produce("a", "b", "c", tag="x")
@@ -573,7 +607,7 @@ def test_other_groups_are_called_while_one_pauses(topic: Topic, group: Group, co
 def test_a_run_begins_no_call_when_its_time_is_over_and_settles_the_last(
     topic: Topic, group: Group, consumer: Consumer, clock: Clock
 ) -> None:
-    group.change(push={"url": URL, "batch": 1, "timeout_ms": 60_000})
+    group.change(push={"url": URL, "batch": 1})
     topic.produce("a", "b")
 
     def answer(_call: Call) -> Answer:

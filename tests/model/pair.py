@@ -6,6 +6,7 @@ from __future__ import annotations
 from hypothesis.stateful import RuleBasedStateMachine
 
 from chalicelib import wiring
+from chalicelib.push.outside import NOWHERE, Outside
 from tests.model.model import Model
 from tests.support.client import Client
 
@@ -13,9 +14,9 @@ from tests.support.client import Client
 class Pair(RuleBasedStateMachine):
     """The steps of a history, one after another. Only `clock` makes time pass; the store is empty at first."""
 
-    def __init__(self) -> None:
+    def __init__(self, outside: Outside = NOWHERE) -> None:
         super().__init__()
-        first = Client()
+        first = Client(outside=outside)
         second = first.another()
         self.clients = [first, second]
         self.observer = second.another()
