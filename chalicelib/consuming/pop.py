@@ -270,13 +270,16 @@ class Popper:
 
     def _carry(self, view: QueueView, acks: Sequence[ReceiptBatch]) -> None:
         """Lets the claim of a queue carry its acks. Those of an expired lease come first: its other messages can be
-        taken over. So do those after which a lease that may be gone would hold up an ordered queue."""
+        taken over. So do those of a lease that may be gone, where it would hold up an ordered queue, or be all that a
+        cap leaves room for."""
         own = next((batch for batch in acks if batch.cursor.key == view.cursor.key), None)
         if own:
             seen = view.cursor
             view.carry(own)
-            is_late = own.is_late(seen, self._runtime.now())
-            if is_late or (view.group.ordered and own.leaves_a_rest(seen)):
+            now = self._runtime.now()
+            is_close = view.group.max_in_flight - view.cursor.live(now) < view.ask.max_messages
+            is_in_doubt = (view.group.ordered and own.leaves_a_rest(seen)) or (is_close and own.is_unseen(seen))
+            if is_in_doubt or own.is_late(seen, now):
                 self._settler.acknowledge(view.topic, view.group.name, [own])
                 view.riding = None
                 view.learn(own.cursor)

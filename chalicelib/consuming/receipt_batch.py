@@ -205,6 +205,10 @@ class ReceiptBatch:
         named = {receipt.offset for _, receipt in self.receipts} if by_message else set()
         return any(lease.token in tokens or not named.isdisjoint(lease.owed_offsets) for lease in cursor.due(now))
 
+    def is_unseen(self, cursor: Cursor) -> bool:
+        """Whether these name a lease that the cursor does not show: it is newer, or long gone."""
+        return any(receipt.token not in cursor.leases for _, receipt in self.receipts)
+
     def leaves_a_rest(self, cursor: Cursor) -> bool:
         """Whether these settle a part of a lease that the cursor does not show: the rest is owed, or long gone."""
         own = {receipt for _, receipt in self.receipts if receipt.token not in cursor.leases}

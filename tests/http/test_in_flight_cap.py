@@ -96,6 +96,21 @@ def test_the_acks_that_ride_along_make_room_in_the_same_call(topic: Topic, order
 
 
 @pytest.mark.parametrize("ordered", [False, "key"])
+@pytest.mark.parametrize("are_gone_first", [True, False])
+def test_acks_make_room_beside_such_as_are_settled_already(
+    topic: Topic, ordered: bool | str, are_gone_first: bool
+) -> None:
+    group = topic.group("billing", max_in_flight=2, ordered=ordered)
+    topic.produce(*"abcde")
+    settled = group.take(2)
+    group.ack(*settled)
+    held = group.take(2)
+    acked = [settled[0], held[0]] if are_gone_first else [held[0], settled[0]]
+    popped = group.pop(ack=receipts(*acked))
+    assert (bodies(popped["messages"]), popped["acked"]) == (["e"], 2)
+
+
+@pytest.mark.parametrize("ordered", [False, "key"])
 def test_acks_of_an_expired_lease_make_no_room_that_was_there_already(
     topic: Topic, clock: Clock, ordered: bool | str
 ) -> None:
