@@ -220,7 +220,7 @@ def moved_coming(message: Json, name: str, group: TendedGroup, attempt: int, rea
         "sqs:count": str(attempt + int(own.get("sqs:count", 0))),
     }
     why = {REASON: reason} if reason else {}
-    kept = {field: message[field] for field in ("key", "tag", "body", "body_base64") if field in message}
+    kept: Json = {field: message[field] for field in ("key", "tag", "body", "body_base64") if field in message}
     properties: Json = {**first, **own, **last, **why}
     shown: Json = {**kept, "topic": target["topic"], "properties": properties}
     lane = (message["topic"], message["queue"]) if message["key"] is None else None
