@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import initialize, rule
 
 from chalicelib.base.limits import DEDUP_MS
 from tests.model.cursor import COUNTS, EITHER, INVALID, LOST
@@ -23,7 +23,13 @@ from tests.support.small import small_pages, small_segments
 GROUPS = ("billing", "shipping")
 PAGER = "pager"
 """The only group of the topic of alarms: what its alarm sends is its own backlog."""
-SWEEPS = (*4 * ["check"], "check", "revive", "revive", "revive", "forward", "expire", "ttl")
+SWEEPS = ("revive", "revive", "revive", "forward", "expire", "ttl")
+KINDS = (
+    *(*8 * ["work"], *4 * ["pop"], *5 * ["settle"], *5 * ["produce"]),
+    *(*6 * ["approach"], "wait", *5 * ["check"], *3 * ["maintain"]),
+    *(*4 * ["change_group"], "change_depth", "upheaval"),
+    *(*5 * ["trace"], "list_groups", "list_topics", "scrape"),
+)
 VERBS = {"ack": "acked", "nack": "nacked", "extend": "extended", "bury": "buried"}
 
 edges = st.sampled_from([-1, 0, 0, 1])
@@ -59,9 +65,15 @@ changes = {
     "alarm": alarms,
     "backoff_ms": backoffs,
 }
+CHANGES = (*changes, "alarm", "alarm", "dead_letters", "dead_letters", "several")
 first_settings = st.fixed_dictionaries(
     {"max_attempts": st.sampled_from([1, 1, 2, 2, 3]), "invisible_ms": st.sampled_from([1_000, 5_000, 20_000])},
-    optional={"alarm": alarms, "rate_limit": rates, "backoff_ms": backoffs, "max_in_flight": st.sampled_from([2, 3])},
+    optional={
+        "alarm": alarms,
+        "rate_limit": rates,
+        "backoff_ms": backoffs,
+        "max_in_flight": st.sampled_from([2, 3]),
+    },
 )
 new_messages = st.lists(
     st.fixed_dictionaries(
@@ -115,10 +127,18 @@ class Tending(Watching):
         self.clock.sleep(5_001)
         self._produce(0, "orders", [{"key": "k1"}, {"key": "k2"}, {"queue": 0}])
 
-    @rule(instance=instances, name=st.sampled_from([*changes, "dead_letters", "several"]), data=st.data())
-    def change_group(self, instance: int, name: str, data: st.DataObject) -> None:
+    @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=2), data=st.data())
+    def act(self, kinds: list[str], data: st.DataObject) -> None:
+        """One rule for all, by weights of their own: those of hypothesis leave out some rules for the whole history."""
+        for kind in kinds:
+            getattr(self, kind)(data.draw(instances), data)
+            self.settle_doubts()
+            self.learn()
+
+    def change_group(self, instance: int, data: st.DataObject) -> None:
         """One setting, or several of a group that may be new."""
         topic, group = data.draw(self._places())
+        name = data.draw(st.sampled_from(CHANGES))
         if name == "several":
             given: Json = data.draw(first_settings)
             group = data.draw(st.sampled_from(GROUPS)) if topic != ALARMS else PAGER
@@ -129,16 +149,13 @@ class Tending(Watching):
             given = {name: data.draw(changes[name])}
         self.put_group(instance, topic, group, given)
 
-    @rule(instance=instances, topic=st.sampled_from(TOPICS), depth=st.sampled_from([1, 2, 3, 5, "unlimited"]))
-    def change_depth(self, instance: int, topic: str, depth: int | str) -> None:
+    def change_depth(self, instance: int, data: st.DataObject) -> None:
+        topic, depth = data.draw(st.sampled_from(TOPICS)), data.draw(st.sampled_from([1, 2, 3, 5, "unlimited"]))
         if topic in self.model.topics:
             self.put_topic(instance, topic, max_depth=depth)
 
-    @rule(instance=instances, kind=st.sampled_from(["group", "topic", "alarms", "reset", "reset"]), data=st.data())
-    def upheaval(self, instance: int, kind: str, data: st.DataObject) -> None:
-        """Each is rare, or nothing would ever get far."""
-        if data.draw(st.integers(0, 1)):
-            return
+    def upheaval(self, instance: int, data: st.DataObject) -> None:
+        kind = data.draw(st.sampled_from(["group", "topic", "topic", "alarms", "reset", "reset"]))
         topic, name = data.draw(self._places())
         again = data.draw(st.sampled_from([True, True, False]))
         if kind == "topic":
@@ -171,40 +188,44 @@ class Tending(Watching):
             cursor.reset(offset)
         self._compare(topic, name, answer.json)
 
-    @rule(instance=instances, name=st.sampled_from(SWEEPS))
-    def maintain(self, instance: int, name: str) -> None:
-        self.sweep(instance, name)
+    def maintain(self, instance: int, data: st.DataObject) -> None:
+        self.sweep(instance, data.draw(st.sampled_from(SWEEPS)))
 
-    @rule(ms=st.sampled_from([1, 500, 1_000, 2_000, 5_001, 60_000, DEDUP_MS]))
-    def wait(self, ms: int) -> None:
-        self.clock.sleep(ms)
+    def check(self, instance: int, data: st.DataObject) -> None:
+        self.sweep(instance, "check")
 
-    @rule(edge=edges, data=st.data())
-    def approach(self, edge: int, data: st.DataObject) -> None:
+    def wait(self, instance: int, data: st.DataObject) -> None:
+        self.clock.sleep(data.draw(st.sampled_from([1, 500, 1_000, 2_000, 5_001, 60_000, DEDUP_MS])))
+
+    def approach(self, instance: int, data: st.DataObject) -> None:
         """Waits for something to end, or nearly."""
-        ahead = sorted({limit for limit in self._limits() if limit > self.now})
-        if ahead:
-            self.clock.sleep(max(0, data.draw(st.sampled_from(ahead[:6])) + edge - self.now))
+        ahead = [sorted({limit for limit in limits if limit > self.now}) for limits in self._limits()]
+        kinds = [limits for limits in ahead if limits]
+        if kinds:
+            limit = data.draw(st.sampled_from(data.draw(st.sampled_from(kinds))[:4]))
+            self.clock.sleep(max(0, limit + data.draw(edges) - self.now))
 
-    def _limits(self) -> list[int]:
-        found: list[int] = []
-        for topic, _, group in self._groups():
-            found += [hold.until_ms for cursor in group.cursors for hold in cursor.holds.values()]
-            if group.settings["rate_limit"] and group.window.began_ms is not None:
-                found.append(group.window.end_ms(group.settings["rate_limit"]))
-            if age_ms := (group.settings["alarm"] or {}).get("age_ms"):
-                found += [message["stored_at_ms"] + age_ms for log in topic.logs for message in log]
-        for topic in map(self._topic, self.model.topics):
-            found += [look.at_ms + LOOK_MS for look in topic.looks.values()]
-            found += [waiting.due_ms for waiting in topic.waiting.values()]
-            found += [at_ms + DEDUP_MS for at_ms, _ in topic.dedup.values()]
-        return found
+    def _limits(self) -> list[list[int]]:
+        """By kind: the instants at which something ends."""
+        groups, topics = list(self._groups()), [self._topic(name) for name in self.model.topics]
+        holds = [hold.until_ms for _, _, group in groups for cursor in group.cursors for hold in cursor.holds.values()]
+        windows = [group.window.end_ms(group.settings["rate_limit"]) for _, _, group in groups if group.window.began_ms]
+        ages = [
+            message["stored_at_ms"] + (group.settings["alarm"] or {}).get("age_ms", 0)
+            for topic, _, group in groups
+            for log in topic.logs
+            for message in log
+        ]
+        looks = [look.at_ms + LOOK_MS for topic in topics for look in topic.looks.values()]
+        dues = [waiting.due_ms for topic in topics for waiting in topic.waiting.values()]
+        firsts = [at_ms + DEDUP_MS for topic in topics for at_ms, _ in topic.dedup.values()]
+        return [holds, holds, windows, ages, looks, dues, firsts]
 
     # -- producing ----------------------------------------------------------------------------------------------------
 
-    @rule(instance=instances, batch=new_messages, topic=st.sampled_from(["orders", "orders", "orders", "graves"]))
-    def produce(self, instance: int, batch: list[Json], topic: str) -> None:
-        self._produce(self.knowing(instance, topic), topic, batch)
+    def produce(self, instance: int, data: st.DataObject) -> None:
+        topic = data.draw(st.sampled_from(["orders", "orders", "orders", "graves"]))
+        self._produce(self.knowing(instance, topic), topic, data.draw(new_messages))
 
     def _produce(self, instance: int, topic: str, batch: list[Json]) -> None:
         sent = [{**message, "body": self._body()} for message in batch]
@@ -308,10 +329,21 @@ class Tending(Watching):
 
     # -- consuming ----------------------------------------------------------------------------------------------------
 
-    @rule(instance=instances, fields=pop_fields, data=st.data())
-    def pop(self, instance: int, fields: Json, data: st.DataObject) -> None:
+    def pop(self, instance: int, data: st.DataObject) -> None:
         topic, name = data.draw(self._places())
-        receipts = data.draw(self._receipts(topic, name, least=0))
+        receipts = data.draw(st.one_of(st.just([]), self._receipts(topic, name)))
+        self._pop(instance, (topic, name), data.draw(pop_fields), receipts)
+
+    def work(self, instance: int, data: st.DataObject) -> None:
+        """Pops, and does something with what there is then."""
+        place = data.draw(self._places())
+        self._pop(instance, place, data.draw(pop_fields), [])
+        self.settle_doubts()
+        if self.model.missing(*place) is None:
+            self._settle(data.draw(instances), place, data)
+
+    def _pop(self, instance: int, at: tuple[str, str], fields: Json, receipts: list[str]) -> None:
+        topic, name = at
         answer = self.clients[instance].post(f"/topics/{topic}/groups/{name}/pop", **fields, ack=receipts)
         if self._is_refused(answer, topic, name):
             return
@@ -362,20 +394,17 @@ class Tending(Watching):
         for queue, offset, attempt in {(ticket.queue, ticket.offset, attempt) for ticket, attempt in tickets}:
             self.note(topic, name, (queue, offset), attempt, event)
 
-    @precondition(lambda self: self.model.tickets)
-    @rule(
-        instance=instances,
-        verb=st.sampled_from(["ack", "nack", "nack", "nack", "extend", "bury"]),
-        delay_ms=st.sampled_from([None, None, None, 0, 2_000]),
-        invisible_ms=st.sampled_from([0, 1, 2_000, 10_000]),
-        reason=reasons,
-        data=st.data(),
-    )
-    def settle(
-        self, instance: int, verb: str, delay_ms: int | None, invisible_ms: int, reason: str, data: st.DataObject
-    ) -> None:
-        topic, name = data.draw(self._places())
-        receipts = data.draw(self._receipts(topic, name))
+    def settle(self, instance: int, data: st.DataObject) -> None:
+        """Mostly what somebody has."""
+        there = [(topic.name, name) for topic, name, group in self._groups() if self.model.newest(group)]
+        self._settle(instance, data.draw(st.sampled_from(there) if there else self._places()), data)
+
+    def _settle(self, instance: int, at: tuple[str, str], data: st.DataObject) -> None:
+        topic, name = at
+        receipts, reason = data.draw(self._receipts(topic, name)), data.draw(reasons)
+        verb = data.draw(st.sampled_from(["ack", "nack", "nack", "nack", "extend", "bury"]))
+        delay_ms = data.draw(st.sampled_from([None, None, None, 0, 2_000]))
+        invisible_ms = data.draw(st.sampled_from([0, 1, 2_000, 10_000]))
         why: Json = {"reason": reason}
         about: dict[str, Json] = {
             "nack": {**why, "delay_ms": delay_ms},
@@ -444,7 +473,7 @@ class Tending(Watching):
         there = [(topic, name) for topic in self.model.topics for name in self.model.topics[topic].groups]
         return st.sampled_from(6 * there + [(topic, name) for topic in TOPICS for name in GROUPS] + [(ALARMS, PAGER)])
 
-    def _receipts(self, topic: str, name: str, least: int = 1) -> st.SearchStrategy[list[str]]:
+    def _receipts(self, topic: str, name: str) -> st.SearchStrategy[list[str]]:
         """Mostly the newest ones of the group."""
         kinds = [st.sampled_from(["x"])]
         if self.model.missing(topic, name) is None:
@@ -453,4 +482,4 @@ class Tending(Watching):
         if self.model.tickets:
             any_of_them = st.sampled_from(list(self.model.tickets))
             kinds += [any_of_them, st.builds(altered, any_of_them, st.integers(0, 150))]
-        return st.lists(st.one_of(kinds), min_size=least, max_size=3)
+        return st.lists(st.one_of(kinds), min_size=1, max_size=3)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
 from prometheus_client.parser import text_string_to_metric_families
 
 from chalicelib.base.limits import MINUTE_MS
-from tests.model.keeping import Keeping, instances
+from tests.model.keeping import Keeping
 from tests.model.model import Json, details
 from tests.model.tended import ALARMS, Counted, TendedGroup, TendedTopic, standing
 
@@ -17,8 +16,8 @@ _RANKS = {"popped": 0, "extended": 1}
 
 
 class Watching(Keeping):
-    @rule(instance=instances, topic=st.sampled_from(["orders", "orders", "graves", ALARMS]), data=st.data())
-    def trace(self, instance: int, topic: str, data: st.DataObject) -> None:
+    def trace(self, instance: int, data: st.DataObject) -> None:
+        topic = data.draw(st.sampled_from([*3 * ["orders"], *3 * ["graves"], ALARMS]))
         client, path = self.clients[self.knowing(instance, topic)], f"/topics/{topic}/messages"
         if self._is_refused(client.get(f"{path}/x"), topic):
             return
@@ -50,8 +49,8 @@ class Watching(Keeping):
     def _standings(self, topic: TendedTopic, place: tuple[int, int]) -> list[Json]:
         return [standing(group, name, place, self.now) for name, group in self._named(topic)]
 
-    @rule(instance=instances, limit=st.sampled_from([1, 2, 100]), data=st.data())
-    def list_groups(self, instance: int, limit: int, data: st.DataObject) -> None:
+    def list_groups(self, instance: int, data: st.DataObject) -> None:
+        limit = data.draw(st.sampled_from([1, 2, 100]))
         topic = data.draw(st.sampled_from([*self.model.topics]))
         listed = self._paged(instance, f"/topics/{topic}/groups", "groups", limit)
         for group in listed:
@@ -61,8 +60,8 @@ class Watching(Keeping):
             group.pop("queues")
         assert listed == known
 
-    @rule(instance=instances, limit=st.sampled_from([1, 2, 100]))
-    def list_topics(self, instance: int, limit: int) -> None:
+    def list_topics(self, instance: int, data: st.DataObject) -> None:
+        limit = data.draw(st.sampled_from([1, 2, 100]))
         listed = self._paged(instance, "/topics", "topics", limit)
         assert listed == [self._topic(name).settings for name in sorted(self.model.topics)]
         for name in self.model.topics:
@@ -80,8 +79,7 @@ class Watching(Keeping):
             listed += page[name]
         return listed
 
-    @rule(instance=instances)
-    def scrape(self, instance: int) -> None:
+    def scrape(self, instance: int, data: st.DataObject) -> None:
         counts = self.counts[instance]
         if counts.read_at_ms is None or self.now - counts.read_at_ms >= MINUTE_MS:
             counts.read_at_ms, counts.backlogs = self.now, self._backlogs()
