@@ -16,6 +16,7 @@ from tests.model.model import DEFAULTS, Json, details
 from tests.model.pair import Pair
 from tests.model.tended import (
     ALARMS,
+    BELIEVED_MS,
     Counts,
     TendedGroup,
     TendedTopic,
@@ -27,9 +28,6 @@ from tests.support.client import Answer
 TOPICS = ("orders", "graves")
 DEAD_TOPIC = {"orders": "graves", "graves": "orders", ALARMS: "graves"}
 """Where dead messages of a topic can move: what dies there again comes back."""
-BELIEVED_MS = 5_000
-"""How long an instance may cache what it read about a topic."""
-
 instances = st.sampled_from([0, 1])
 
 
@@ -54,6 +52,8 @@ class Keeping(Pair):
         self.attempts: dict[str, int] = {}
         """By receipt: the number of the delivery."""
         self.doubts: list[Doubt] = []
+        self.touched: set[tuple[str, str]] = set()
+        """The groups that this step was about."""
         self.changed: dict[str, tuple[int, int]] = {}
         """Which instance has changed a topic last, and until when the other may not know."""
 
@@ -151,6 +151,7 @@ class Keeping(Pair):
         group, (queue, offset) = self.group(topic.name, name), place
         cursor, target = group.cursors[queue], group.settings["dead_letters"]
         self.counts[instance].messages["dead", topic.name, name] += 1
+        self.touched.add((topic.name, name))
         if target is None:
             cursor.bury(offset, self.now, self.now, reason)
             return
@@ -158,6 +159,7 @@ class Keeping(Pair):
         cursor.moves += 1
         came = moved_coming(topic.logs[queue][offset], name, group, attempt, reason, self.calls)
         self._topic(target["topic"]).coming.append(came)
+        self._topic(target["topic"]).delays(instance, self.now)
 
     def bury_doomed(self, topic: TendedTopic, name: str, queue: int, instance: int) -> None:
         for offset in self.doomed(self.group(topic.name, name), queue):
@@ -195,7 +197,7 @@ class Keeping(Pair):
         if name == "revive":
             self._revived(instance)
         elif name == "check":
-            assert swept.done == self._checked()
+            assert swept.done == self._checked(instance)
         elif name == "forward":
             self.learn()
             for topic in map(self._topic, self.model.topics):
@@ -210,7 +212,7 @@ class Keeping(Pair):
                 else:
                     self.bury_doomed(topic, name, queue, instance)
 
-    def _checked(self) -> int:
+    def _checked(self, instance: int) -> int:
         """How many alarms have changed. What they tell is on its way."""
         changes = 0
         for topic, name, group in sorted(self._groups(), key=lambda each: each[0].name):
@@ -222,6 +224,7 @@ class Keeping(Pair):
             if told and (topic.name, told["state"]) != (ALARMS, "cleared"):
                 alarms = self.model.topics.get(ALARMS) or self._made_topic(ALARMS, 4)
                 assert isinstance(alarms, TendedTopic)
+                alarms.delays(instance, self.now)
                 alarms.coming.append(alarm_coming(told, self.now))
         return changes
 
@@ -249,11 +252,16 @@ class Keeping(Pair):
                     topic.meet_coming(message, self.now)
 
     @invariant()
-    def every_group_is_where_the_model_has_it(self) -> None:
+    def groups_are_where_the_model_has_them(self) -> None:
+        """Those that a step was about, and another one after each step."""
         self.settle_doubts()
         self.learn()
-        for topic, name, _ in self._groups():
-            self._compare(topic.name, name, self.observer.get(f"/topics/{topic.name}/groups/{name}").json)
+        places = [(topic.name, name) for topic, name, _ in self._groups()]
+        self.steps += 1
+        self.touched |= {places[self.steps % len(places)]}
+        for topic_name, name in sorted(self.touched.intersection(places)):
+            self._compare(topic_name, name, self.observer.get(f"/topics/{topic_name}/groups/{name}").json)
+        self.touched.clear()
 
     def _compare(self, topic: str, name: str, seen: Json) -> None:
         modelled = self.model.topics[topic]

@@ -14,6 +14,9 @@ from tests.model.cursor import Cursor
 from tests.model.model import Group, Json, Topic
 
 ALARMS = "decant.alarms"
+BELIEVED_MS = 5_000
+"""How long an instance may cache what it read about a topic."""
+
 LOOK_MS = SECOND_MS
 """For so long an instance goes by what it read of the depth of queues."""
 REASON = "decant.reason"
@@ -147,6 +150,8 @@ class TendedTopic(Topic):
     looks: dict[int, Look] = field(default_factory=dict)
     """By instance."""
     coming: list[Coming] = field(default_factory=list)
+    first_delay: tuple[int, int] | None = None
+    """Which instance let a message wait here for the first time, and when."""
     lanes: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def full(self, instance: int, now: int) -> dict[int, Look]:
@@ -173,6 +178,14 @@ class TendedTopic(Topic):
         """The instance has stored something here, and knows the end."""
         if self.settings["max_depth"] is not None:
             self.looks[instance].ends[queue] = len(self.logs[queue])
+
+    def delays(self, instance: int, now: int) -> None:
+        self.first_delay = self.first_delay or (instance, now)
+
+    def is_known_to_delay(self, instance: int, now: int) -> bool:
+        """Other instances learn it within five seconds."""
+        by, at_ms = self.first_delay or (instance, now)
+        return instance == by or now > at_ms + BELIEVED_MS
 
     def late(self, now: int | None) -> list[Coming]:
         """What may wait; of it, what is due by now."""

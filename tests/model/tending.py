@@ -25,7 +25,7 @@ PAGER = "pager"
 """The only group of the topic of alarms: what its alarm sends is its own backlog."""
 SWEEPS = ("revive", "revive", "revive", "forward", "expire", "ttl")
 KINDS = (
-    *(*8 * ["work"], *4 * ["pop"], *5 * ["settle"], *5 * ["produce"]),
+    *(*9 * ["work"], *4 * ["pop"], *6 * ["settle"], *9 * ["produce"]),
     *(*6 * ["approach"], "wait", *5 * ["check"], *3 * ["maintain"]),
     *(*4 * ["change_group"], "change_depth", "upheaval"),
     *(*5 * ["trace"], "list_groups", "list_topics", "scrape"),
@@ -302,7 +302,8 @@ class Tending(Watching):
         dedup_id, delay_ms = message.get("dedup_id"), message.get("delay_ms", 0)
         message = {field: value for field, value in message.items() if field not in ("dedup_id", "delay_ms")}
         first = self._first(topic, {"dedup_id": dedup_id}) if dedup_id else None
-        topic.has_delayed = topic.has_delayed or delay_ms > 0
+        if delay_ms:
+            topic.delays(instance, self.now)
         if first:
             assert place == first
             return
@@ -344,6 +345,7 @@ class Tending(Watching):
 
     def _pop(self, instance: int, at: tuple[str, str], fields: Json, receipts: list[str]) -> None:
         topic, name = at
+        self.touched.add(at)
         answer = self.clients[instance].post(f"/topics/{topic}/groups/{name}/pop", **fields, ack=receipts)
         if self._is_refused(answer, topic, name):
             return
@@ -401,6 +403,7 @@ class Tending(Watching):
 
     def _settle(self, instance: int, at: tuple[str, str], data: st.DataObject) -> None:
         topic, name = at
+        self.touched.add(at)
         receipts, reason = data.draw(self._receipts(topic, name)), data.draw(reasons)
         verb = data.draw(st.sampled_from(["ack", "nack", "nack", "nack", "extend", "bury"]))
         delay_ms = data.draw(st.sampled_from([None, None, None, 0, 2_000]))
