@@ -94,6 +94,9 @@ class Keeping(Pair):
         self.put_topic(instance, name, queues=queues, trace=is_traced, retention_ms=RETENTION_MS_MAX)
 
     def put_group(self, instance: int, topic: str, name: str, given: Json) -> None:
+        """Where retry pages are small, `max_attempts` stays: nothing that waits in one is to die."""
+        if self.is_small and self.model.missing(topic, name) is None:
+            given = {field: value for field, value in given.items() if field != "max_attempts"}
         answer = self.clients[instance].put(f"/topics/{topic}/groups/{name}", **given)
         if self._is_refused(answer, topic):
             return
@@ -204,13 +207,10 @@ class Keeping(Pair):
                 assert not [*topic.due(self.now), *topic.late(self.now)]
 
     def _revived(self, instance: int) -> None:
-        """Whatever was delivered often enough is dead. What waits in a retry page may live on until a pop finds it."""
+        """Whatever was delivered often enough is dead."""
         for topic, name, _ in self._groups():
             for queue in range(len(topic.logs)):
-                if self.is_small:
-                    self.doubt(topic, name, queue, instance)
-                else:
-                    self.bury_doomed(topic, name, queue, instance)
+                self.bury_doomed(topic, name, queue, instance)
 
     def _checked(self, instance: int) -> int:
         """How many alarms have changed. What they tell is on its way."""

@@ -158,7 +158,7 @@ class Tending(Watching):
         kind = data.draw(st.sampled_from(["group", "topic", "topic", "alarms", "reset", "reset"]))
         topic, name = data.draw(self._places())
         again = data.draw(st.sampled_from([True, True, False]))
-        if kind == "topic":
+        if kind == "topic" and not self.is_small:
             self._replace_topic(instance, "graves", again, data)
         elif kind == "alarms" and (ALARMS in self.model.topics or again):
             self._replace_topic(instance, ALARMS, again, data)
