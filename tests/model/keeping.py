@@ -201,6 +201,7 @@ class Keeping(Pair):
             self._revived(instance)
         elif name == "check":
             assert swept.done == self._checked(instance)
+            self.learn()
         elif name == "forward":
             self.learn()
             for topic in map(self._topic, self.model.topics):

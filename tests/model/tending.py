@@ -46,11 +46,12 @@ alarms = st.sampled_from(
         None,
     ]
 )
-rates = st.sampled_from([0.5, 1, 2, 2, 2.5, 3, 1_000])
+rates = st.sampled_from([0.5, 1, 1.5, 2, 2, 2.5, 3, 1_000])
 backoffs = st.sampled_from(
     [
         [0],
         [1_000, 5_000],
+        [0, 500],
         [500, 2_000, 500],
         {"initial_ms": 100, "multiplier": 3, "max_ms": 1_000},
         {"initial_ms": 5, "multiplier": 1.5, "max_ms": 10},
@@ -67,7 +68,7 @@ changes = {
 }
 CHANGES = (*changes, "alarm", "alarm", "dead_letters", "dead_letters", "several")
 first_settings = st.fixed_dictionaries(
-    {"max_attempts": st.sampled_from([1, 1, 2, 2, 3]), "invisible_ms": st.sampled_from([1_000, 5_000, 20_000])},
+    {"max_attempts": st.sampled_from([1, 1, 2, 3, 3]), "invisible_ms": st.sampled_from([1_000, 5_000, 20_000])},
     optional={
         "alarm": alarms,
         "rate_limit": rates,
@@ -109,8 +110,11 @@ class Tending(Watching):
         depth=st.sampled_from([None, 2, 3, 5]),
         traced=st.sampled_from([True, True, True, False]),
         is_small=st.booleans(),
+        source=st.sampled_from([{}, {"source": "s1"}]),
     )
-    def begin(self, queues: int, settings: list[Json], depth: int | None, traced: bool, is_small: bool) -> None:
+    def begin(
+        self, queues: int, settings: list[Json], depth: int | None, traced: bool, is_small: bool, source: Json
+    ) -> None:
         """Two topics, and what dies in one mostly moves to the other. `is_small`: segments and retry pages are."""
         self.is_small = is_small
         if is_small:
@@ -121,11 +125,15 @@ class Tending(Watching):
         if depth:
             self.put_topic(0, "orders", max_depth=depth)
         first, second, third = settings
-        self.put_group(0, "orders", "billing", {**first, "dead_letters": {"topic": "graves"}})
+        self.put_group(0, "orders", "billing", {**first, "dead_letters": {"topic": "graves", **source}})
         self.put_group(1, "orders", "shipping", second)
-        self.put_group(0, "graves", "billing", {**third, "dead_letters": {"topic": "orders"}})
+        self.put_group(0, "graves", "billing", {**third, "dead_letters": {"topic": "orders", **source}})
+        if source:
+            self.make_topic(0, ALARMS, 2, is_traced=True)
+            self.put_group(0, ALARMS, PAGER, {"alarm": {"ready": 1}})
         self.clock.sleep(5_001)
-        self._produce(0, "orders", [{"key": "k1"}, {"key": "k2"}, {"queue": 0}])
+        self._produce(0, "orders", [{"key": "k1"}, {"key": "k2"}, {"queue": queues - 1, "delay_ms": 1}])
+        self._produce(0, "graves", [{"queue": 1}, {"queue": 1, "delay_ms": 1}])
 
     @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=2), data=st.data())
     def act(self, kinds: list[str], data: st.DataObject) -> None:
@@ -148,6 +156,15 @@ class Tending(Watching):
         else:
             given = {name: data.draw(changes[name])}
         self.put_group(instance, topic, group, given)
+        if name == "alarm" and data.draw(st.booleans()):
+            self._flap(topic, group, data)
+
+    def _flap(self, topic: str, group: str, data: st.DataObject) -> None:
+        """The alarm changes again, at once."""
+        for alarm in (data.draw(alarms), data.draw(alarms)):
+            self.sweep(data.draw(instances), "check")
+            self.put_group(data.draw(instances), topic, group, {"alarm": alarm})
+        self.sweep(data.draw(instances), "check")
 
     def change_depth(self, instance: int, data: st.DataObject) -> None:
         topic, depth = data.draw(st.sampled_from(TOPICS)), data.draw(st.sampled_from([1, 2, 3, 5, "unlimited"]))
