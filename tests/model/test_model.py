@@ -36,4 +36,4 @@ TestAccessAgreesWithTheModel = Access.TestCase
 TestAccessAgreesWithTheModel.settings = _settings(16)
 
 TestTendingAgreesWithTheModel = Tending.TestCase
-TestTendingAgreesWithTheModel.settings = _settings(13, steps=50)
+TestTendingAgreesWithTheModel.settings = _settings(12, steps=45)
