@@ -11,6 +11,8 @@ from tests.model.calls import Calls
 from tests.model.delaying import DelayingMachine
 from tests.model.pushing import Pushing
 
+from tests.model.tending import Tending
+
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 """So many random examples, instead of a few that are always the same."""
 
@@ -37,3 +39,6 @@ TestAccessAgreesWithTheModel.settings = _settings(16)
 
 TestPushesAgreeWithTheModel = Pushing.TestCase
 TestPushesAgreeWithTheModel.settings = _settings(25)
+
+TestTendingAgreesWithTheModel = Tending.TestCase
+TestTendingAgreesWithTheModel.settings = _settings(12, steps=45)
