@@ -14,8 +14,8 @@ from tests.model.cursor import COUNTS, EITHER, INVALID, LOST
 from tests.model.keeping import DEAD_TOPIC, TOPICS, instances
 from tests.model.model import Json, Waiting, altered
 from tests.model.popping import asked
-from tests.model.tended_pops import Taking
 from tests.model.tended import ALARMS, LOOK_MS, Look, TendedTopic
+from tests.model.tended_pops import Taking
 from tests.model.watching import Watching
 from tests.support.client import Answer
 from tests.support.small import small_pages, small_segments

@@ -10,7 +10,6 @@ from tests.model.access import Access
 from tests.model.calls import Calls
 from tests.model.delaying import DelayingMachine
 from tests.model.pushing import Pushing
-
 from tests.model.tending import Tending
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
