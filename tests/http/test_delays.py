@@ -227,6 +227,22 @@ def test_pages_of_delayed_messages_hold_every_message_once(client: Client, limit
     assert sorted(got, key=int) == [str(number) for number in range(60)]
 
 
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_pages_keep_due_order_where_many_of_a_queue_are_cancelled(client: Client, limit: int) -> None:
+    topic = client.topic("wide", queues=2)
+    dense = [topic.produce(str(ms), delay_ms=ms, queue=0)[0] for ms in range(10, 130, 10)]
+    for ms in (15, 35):
+        topic.produce(str(ms), delay_ms=ms, queue=1)
+    for each in dense[:8]:
+        cancel(topic, each)
+    got, query = list[str](), Json(limit=limit)
+    while query.get("next", "") is not None:
+        page = waiting(topic, **query)
+        got += bodies(page["messages"])
+        query["next"] = page["next"]
+    assert got == ["15", "35", "90", "100", "110", "120"]
+
+
 def test_a_page_is_no_larger_than_a_response(topic: Topic) -> None:
     for _ in range(3):
         topic.produce(Random(1).randbytes(1_000_000).hex(), delay_ms=1_000)

@@ -109,6 +109,15 @@ def test_each_state_is_told(topic: Topic, group: Group, clock: Clock) -> None:
     assert state() == ["settled", None, None]
 
 
+def test_a_dead_message_that_a_reset_makes_ready_is_told_as_ready(topic: Topic, group: Group) -> None:
+    (sent,) = topic.produce("a")
+    topic.client.post(f"{group.path}/bury", receipts=[group.take_one()["receipt"]])
+    group.reset("earliest")
+    assert standing(group, sent)["state"] == "ready"
+    group.take_one()
+    assert standing(group, sent)["state"] == "in_flight"
+
+
 def test_a_lease_that_expires_for_good_is_told_as_dead(topic: Topic, clock: Clock) -> None:
     group = topic.group("strict", max_attempts=1)
     (sent,) = topic.produce("a")

@@ -155,6 +155,11 @@ def test_a_commit_tells_offsets_though_time_passes(store: TroubledStore) -> None
     assert offsets(commit(topic, begin(topic, "a", "b"))) == [0, 1]
 
 
+def test_a_commit_tells_all_offsets_of_what_needs_several_entries(topic: Topic) -> None:
+    batch: list[Json] = [{"body": Random(seed).randbytes(150_000).hex()} for seed in range(5)]
+    assert offsets(commit(topic, begin(topic, *batch))) == [0, 1, 2, 3, 4]
+
+
 def test_a_committed_message_is_found_by_its_id(topic: Topic) -> None:
     (placed,) = commit(topic, begin(topic, "a"))
     found = topic.client.get(f"{topic.path}/messages/{placed['message_id']}").json

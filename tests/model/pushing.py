@@ -19,6 +19,7 @@ from tests.model.pair import Pair
 from tests.support.consumer import OK, Call, Consumer, failing
 
 GROUPS = ("billing", "shipping")
+PLAIN: Json = {"key": None, "tag": None, "properties": {}, "topic": "orders"}
 BACKOFFS_MS = ([1_000], [500, 2_000, 100_000])
 CALLS_MAX = 12
 """In a step. Then all goes well, or a consumer that is never content would be called forever."""
@@ -151,12 +152,9 @@ class Pushing(Pair):
             return
         answer = self.clients[instance].post("/topics/orders/messages", messages=sent)
         for message, place in zip(sent, answer.json["messages"], strict=True):
-            log, plain = (
-                self.topic.logs[place["queue"]],
-                {"key": None, "tag": None, "properties": {}, "topic": "orders"},
-            )
+            log = self.topic.logs[place["queue"]]
             assert place["offset"] == len(log)
-            log.append({**plain, **message, **place, "stored_at_ms": self.now})
+            log.append({**PLAIN, **message, **place, "stored_at_ms": self.now})
 
     @rule(ms=st.sampled_from([1, 499, 500, 1_000, 2_000, 20_000, 60_000, 100_000]))
     def wait(self, ms: int) -> None:
