@@ -77,8 +77,6 @@ class TendedGroup(Group):
     window: Window = field(default_factory=Window)
     alarm: Alarm = field(default_factory=Alarm)
     events: dict[Place, list[Json]] = field(default_factory=dict)
-    resets: set[Place] = field(default_factory=set)
-    """Messages that had letters when the group was reset."""
 
     def set(self, given: Json) -> None:
         """What is null was not given, but for two settings that have such a value."""

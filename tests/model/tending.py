@@ -200,7 +200,6 @@ class Tending(Watching):
         if self._is_refused(answer, topic, name):
             return
         group = self.group(topic, name)
-        group.resets |= {(queue, offset) for queue, cursor in enumerate(group.cursors) for offset in cursor.letters}
         for cursor, offset in zip(group.cursors, self.model.topics[topic].starts(to), strict=True):
             cursor.reset(offset)
         self._compare(topic, name, answer.json)
