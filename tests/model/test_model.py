@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from tests.model.access import Access
 from tests.model.calls import Calls
 from tests.model.delaying import DelayingMachine
+from tests.model.lasting import Lasting
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 """So many random examples, instead of a few that are always the same."""
@@ -33,3 +34,6 @@ TestCallsAgreeWithTheModel.settings = _settings(15)
 
 TestAccessAgreesWithTheModel = Access.TestCase
 TestAccessAgreesWithTheModel.settings = _settings(16)
+
+TestWhatLastsAgreesWithTheModel = Lasting.TestCase
+TestWhatLastsAgreesWithTheModel.settings = _settings(35, steps=50)
