@@ -4,6 +4,7 @@ step asks one of two instances of the service and the model, and compares the an
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -36,10 +37,12 @@ STEPS = {
     "pop": 10,
     "drain": 2,
     "settle": 5,
-    "approach": 5,
+    "approach": 12,
     "jump": 1,
-    "sweep": 3,
-    "change_topic": 3,
+    "sweep": 2,
+    "change_topic": 2,
+    "lessen": 2,
+    "repeat": 1,
     "put_group": 1,
     "reset": 1,
     "read_a_queue": 1,
@@ -53,6 +56,21 @@ STEPS = {
     "use_the_dead": 3,
 }
 """What a step may be, and how often."""
+PROBES = {
+    "leases": [("pop",), ("pop",), ("pop", "list_the_dead"), ("settle", "pop"), ("sweep", "list_the_dead")],
+    "lives": [("pop",), ("find",), ("find", "pop"), ("read_a_queue",), ("read_all_queues",), ("read_by_key",)],
+    "waits": [("pop",), ("list_what_waits", "pop"), ("cancel",), ("pop", "cancel", "find"), ("sweep", "find")],
+    "repeats": [("repeat",), ("repeat",), ("trim", "repeat")],
+    "placements": [("produce_keys",)],
+    "drains": [
+        ("leave",),
+        ("leave", "read_all_queues"),
+        ("leave", "find", "use_the_dead"),
+        ("list_what_waits", "leave"),
+    ],
+    "removals": [("trim", "read_a_queue"), ("trim", "find", "cancel"), ("trim", "pop"), ("trim", "list_the_dead")],
+}
+"""What a step looks at when time has come near to a limit of each kind."""
 
 
 def batches(queues: int) -> st.SearchStrategy[list[Json]]:
@@ -105,7 +123,7 @@ class Lasting(Looking):
         queues=st.sampled_from([1, 2, 3, 3]),
         retention_ms=st.sampled_from(RETENTIONS_MS),
         settings=st.fixed_dictionaries(dict.fromkeys(GROUPS, group_settings)),
-        has_index=st.booleans(),
+        has_index=st.sampled_from([True, True, False]),
         is_small=st.booleans(),
     )
     def begin(self, queues: int, retention_ms: int, settings: Json, has_index: bool, is_small: bool) -> None:
@@ -140,16 +158,18 @@ class Lasting(Looking):
             given["retention_ms"] = data.draw(st.sampled_from(RETENTIONS_MS))
         if kind != "retention":
             given["queues"] = data.draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4]))
+        self._put_topic(instance, given)
+
+    def _put_topic(self, instance: int, given: Json) -> None:
         answer = self.clients[instance].put(PATH, **given)
         topic, queues = self.topic, given.get("queues", self.topic.queues)
         if queues > topic.queues and not topic.finish_draining(self.now):
             assert answer.problem == (409, "QueuesDraining")
-
         else:
             topic.resize(queues, self.now)
             if given.get("retention_ms", topic.retention_ms) != topic.retention_ms:
                 topic.retain(given["retention_ms"], self.now)
-            assert (answer.status, answer.json) == (200, topic.settings()), answer.json.get("detail")
+            assert (answer.status, answer.json) == (200, topic.settings())
         self._note_change(instance)
 
     def _note_change(self, instance: int | None) -> None:
@@ -232,22 +252,67 @@ class Lasting(Looking):
 
     # -- time and maintenance -----------------------------------------------------------------------------------------
 
-    def approach(self, _: int, data: st.DataObject) -> None:
-        """Waits for something to end or to begin, or nearly. Mostly the next thing."""
-        limits = data.draw(
-            st.sampled_from([self.topic.leases, self.topic.leases, self.topic.lives, self.topic.changes])
-        )
-        ahead = sorted({limit for limit in limits() if limit > self.now})
-        if ahead:
-            place = data.draw(st.sampled_from([0, 0, 0, 0, 1, 1, 2, len(ahead) - 1]))
-            self.clock.sleep(max(0, ahead[min(place, len(ahead) - 1)] + data.draw(edges) - self.now))
+    def approach(self, instance: int, data: st.DataObject) -> None:
+        """Waits for something to end or to begin, or nearly, and looks at just that."""
+        kinds = {kind: sorted({at_ms for at_ms in own if at_ms > self.now}) for kind, own in self._limits().items()}
+        kind = data.draw(st.sampled_from([kind for kind in PROBES if kinds[kind]] or ["leases"]))
+        if ahead := kinds[kind]:
+            at_ms = data.draw(st.sampled_from([ahead[0], ahead[0], *ahead[:3], ahead[-1]]))
+            self.clock.sleep(max(0, at_ms + data.draw(edges) - self.now))
+        for probe in data.draw(st.sampled_from(PROBES[kind])):
+            getattr(self, probe)(instance, data)
+
+    def _limits(self) -> dict[str, Iterator[int]]:
+        topic = self.topic
+        return {
+            "leases": topic.leases(),
+            "lives": iter([*topic.retained.values(), *topic.ends.values()]),
+            "waits": (waiting.due_ms for waiting in topic.waiting.values()),
+            "repeats": (at_ms + DEDUP_MS for at_ms, _ in topic.dedup.values()),
+            "placements": (from_ms for from_ms, _ in topic.placements),
+            "drains": topic.leavings(),
+            "removals": topic.removals(),
+        }
+
+    def repeat(self, instance: int, data: st.DataObject) -> None:
+        """Sends a dedup id again."""
+        self._produce(instance, [{"dedup_id": data.draw(st.sampled_from([*self.topic.dedup, "d1"]))}])
+
+    def produce_keys(self, instance: int, _: st.DataObject) -> None:
+        self._produce(instance, [{"key": f"k{number}"} for number in range(1, 9)])
+
+    def leave(self, instance: int, data: st.DataObject) -> None:
+        """Lets queues leave that are settled, if it is time."""
+        if data.draw(st.sampled_from([True, True, False])):
+            self._drain(instance, [*GROUPS])
+        if data.draw(st.booleans()):
+            self._sweep(instance, "check")
+        else:
+            self._put_topic(instance, {"queues": data.draw(st.sampled_from([self.topic.queues + 1, 3]))})
+
+    def trim(self, instance: int, data: st.DataObject) -> None:
+        for name in data.draw(st.sampled_from([["expire"], ["ttl"], ["ttl", "expire"]])):
+            self._sweep(instance, name)
+
+    def lessen(self, instance: int, data: st.DataObject) -> None:
+        """Takes a queue away, and mostly sees it leave."""
+        if self.topic.queues == 1 and not self.topic.draining:
+            self._put_topic(instance, {"queues": data.draw(st.sampled_from([2, 3]))})
+            return
+        self._put_topic(instance, {"queues": data.draw(st.integers(1, self.topic.queues))})
+        if self.topic.draining and data.draw(st.sampled_from([True, True, False])):
+            self.clock.sleep(max(0, max(self.topic.leavings()) + data.draw(edges) - self.now))
+            self.leave(instance, data)
 
     def jump(self, _: int, data: st.DataObject) -> None:
         self.clock.sleep(data.draw(st.sampled_from(JUMPS_MS)))
 
     def sweep(self, instance: int, data: st.DataObject) -> None:
+        self._sweep(instance, data.draw(st.sampled_from(SWEEPS)))
+
+    def _sweep(self, instance: int, name: str) -> None:
         """Maintenance, which nobody notices but where it says so."""
-        client, name = self.clients[instance], data.draw(st.sampled_from(SWEEPS))
+        client = self.clients[instance]
         if name == "ttl":
             client.store.drop_expired(self.now)
             return
@@ -366,9 +431,11 @@ class Lasting(Looking):
 
     def drain(self, instance: int, data: st.DataObject) -> None:
         """Some groups take and ack all that they can get, perhaps after all leases are over."""
-        names = data.draw(st.sampled_from([[*GROUPS], [*GROUPS], ["billing"], ["ledger"]]))
         if data.draw(st.booleans()):
             self.clock.sleep(max([0, *(limit - self.now for limit in self.topic.leases())]))
+        self._drain(instance, data.draw(st.sampled_from([[*GROUPS], [*GROUPS], ["billing"], ["ledger"]])))
+
+    def _drain(self, instance: int, names: list[str]) -> None:
         for name in names:
             acks: list[str] = self.model.newest(self.topic.groups[name])
             while taken := self._pop(instance, name, {"max_messages": 10}, acks[:250]):

@@ -16,6 +16,7 @@ HEARD_MS = 20_000
 """So long after a change of the number of queues, messages are placed by it."""
 LATE_MS, DELAYED_LATE_MS = 6 * MINUTE_MS, 16 * MINUTE_MS
 """How long after its last placement a queue stays at least, and in a topic that ever had delayed messages."""
+DELAYED_KEPT_MS = 90 * DAY_MS + 1_001
 KEPT_MS = DAY_MS
 """How long what has expired is kept before a sweep may remove it."""
 
@@ -172,20 +173,18 @@ class LastingTopic(Topic):
         for group in self.groups.values():
             yield from (hold.until_ms for cursor in group.cursors for hold in cursor.holds.values())
 
-    def lives(self) -> Iterator[int]:
-        """When messages begin and end."""
-        yield from self.retained.values()
-        yield from self.ends.values()
-        yield from (waiting.due_ms for waiting in self.waiting.values())
+    def leavings(self) -> Iterator[int]:
+        """When queues that drain may leave."""
+        late_ms = DELAYED_LATE_MS if self.has_delayed else LATE_MS
+        yield from (self.unwritten_since(queue) + late_ms for queue in self.draining)
 
-    def changes(self) -> Iterator[int]:
-        """When something else may change."""
+    def removals(self) -> Iterator[int]:
+        """When messages may be removed, and the payloads of such as have waited, if these were not stored again."""
         yield from (until_ms + KEPT_MS for until_ms in self.retained.values())
-        yield from (at_ms + DEDUP_MS for at_ms, _ in self.dedup.values())
-        yield from (from_ms for from_ms, _ in self.placements)
-        yield from (
-            self.unwritten_since(queue) + late for queue in self.draining for late in (LATE_MS, DELAYED_LATE_MS)
-        )
+        for (queue, offset), until_ms in self.retained.items():
+            at_ms = self.logs[queue][offset]["stored_at_ms"] + DELAYED_KEPT_MS
+            if "sent_at_ms" in self.logs[queue][offset] and at_ms < until_ms:
+                yield at_ms
 
 
 def beginning_like(cursor: Cursor) -> Cursor:

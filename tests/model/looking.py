@@ -13,12 +13,12 @@ from tests.model.pair import Pair
 
 TOPIC = "orders"
 PATH = f"/topics/{TOPIC}"
-KEYS = ("k1", "k2", "k3")
+KEYS = ("k1", "k1", "k2")
 
 instances = st.sampled_from([0, 1])
 edges = st.sampled_from([-1, 0, 0, 1])
 """How far from a limit."""
-limits = st.sampled_from([1, 2, 3, 100])
+limits = st.sampled_from([1, 1, 2, 3, 100])
 
 
 @dataclass
@@ -58,12 +58,19 @@ class Looking(Pair):
             return
         begin = where.get("offset", topic.offset_at(queue, where.get("at_ms", 0)))
         self._judge_page({"queue": queue, "limit": limit}, answer.json, {queue: begin})
+        self._perhaps_to_the_end(instance, data)
 
     def read_all_queues(self, instance: int, data: st.DataObject) -> None:
         at_ms, limit = self._instant(data.draw(edges), data), data.draw(limits)
         answer = self.clients[instance].get(f"{PATH}/messages", at_ms=at_ms, limit=limit)
         begins = {queue: self.topic.offset_at(queue, at_ms) for queue in range(self.topic.most)}
         self._judge_page({"limit": limit}, answer.json, begins)
+        self._perhaps_to_the_end(instance, data)
+
+    def _perhaps_to_the_end(self, instance: int, data: st.DataObject) -> None:
+        if data.draw(st.booleans()):
+            while self.reading:
+                self.read_on(instance, data)
 
     def read_on(self, instance: int, _: st.DataObject) -> None:
         """The next page of the last read, though messages have come and gone since, and queues."""
@@ -125,7 +132,7 @@ class Looking(Pair):
         known = {message["message_id"]: message for message in stored}
         edge_ids = [log[offset]["message_id"] for log, offset in self._edges_of_logs()]
         others = [*topic.waiting, *topic.cancelled, "x", f"{16 * '0'}000"]
-        message_id = data.draw(st.sampled_from([*4 * edge_ids, *known, *others]))
+        message_id = data.draw(st.sampled_from([*4 * edge_ids, *known, *topic.delivered, *others]))
         answer = self.clients[instance].get(f"{PATH}/messages/{message_id}")
         message = known.get(message_id)
         if message is None or topic.has_expired(message["queue"], message["offset"], self.now):
