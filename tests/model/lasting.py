@@ -24,7 +24,7 @@ GROUPS: dict[str, bool | str] = {"billing": False, "shipping": True, "ledger": "
 """By name, how they are ordered."""
 HEARD_MS = 5_000
 """How long an instance may cache what it read about a topic."""
-RETENTIONS_MS = (60_000, 60_000, 90_000, 1_200_000, 1_200_000, 3 * DAY_MS, 200 * DAY_MS)
+RETENTIONS_MS = (60_000, 90_000, 1_200_000, 1_200_000, DAY_MS, 3 * DAY_MS, 200 * DAY_MS)
 JUMPS_MS = (1, 1_000, 1_000, 20_000, 20_000, 59_999, 6 * MINUTE_MS, 16 * MINUTE_MS, 60 * MINUTE_MS, DAY_MS, 21 * DAY_MS)
 SWEEPS = ("forward", "expire", "revive", "check", "ttl")
 LARGE_CHARS = 1_600
@@ -33,7 +33,7 @@ groups = st.sampled_from([*GROUPS])
 VERBS = ("ack", "nack", "nack", "bury", "extend")
 STEPS = {
     "produce": 4,
-    "produce_for_later": 2,
+    "produce_for_later": 3,
     "pop": 10,
     "drain": 2,
     "settle": 5,
@@ -56,7 +56,9 @@ STEPS = {
     "use_the_dead": 3,
 }
 """What a step may be, and how often."""
-PROBES = {
+OFTEN = {"leases": 6, "lives": 3, "waits": 3, "repeats": 1, "placements": 2, "drains": 1, "removals": 1}
+"""How often time comes near to a limit of each kind."""
+PROBES: dict[str, list[tuple[str, ...]]] = {
     "leases": [("pop",), ("pop",), ("pop", "list_the_dead"), ("settle", "pop"), ("sweep", "list_the_dead")],
     "lives": [("pop",), ("find",), ("find", "pop"), ("read_a_queue",), ("read_all_queues",), ("read_by_key",)],
     "waits": [("pop",), ("list_what_waits", "pop"), ("cancel",), ("pop", "cancel", "find"), ("sweep", "find")],
@@ -70,7 +72,7 @@ PROBES = {
     ],
     "removals": [("trim", "read_a_queue"), ("trim", "find", "cancel"), ("trim", "pop"), ("trim", "list_the_dead")],
 }
-"""What a step looks at when time has come near to a limit of each kind."""
+"""What a step looks at then."""
 
 
 def batches(queues: int) -> st.SearchStrategy[list[Json]]:
@@ -89,7 +91,7 @@ def batches(queues: int) -> st.SearchStrategy[list[Json]]:
     return st.lists(new_message, min_size=1, max_size=4)
 
 
-delays = st.sampled_from([0, 1, 1_000, 30_000, 59_999, 60_000, 400_000, DAY_MS, 100 * DAY_MS])
+delays = st.sampled_from([0, 1, 1, 1_000, 1_000, 30_000, 60_000, 400_000, DAY_MS, 100 * DAY_MS])
 invisible = st.sampled_from([1, 1_000, 1_000, 1_000, 20_000, 70_000, 12 * 60 * MINUTE_MS])
 pop_fields = st.fixed_dictionaries(
     {"max_messages": st.sampled_from([1, 2, 3, 10])},
@@ -148,7 +150,12 @@ class Lasting(Looking):
         data=st.data(),
     )
     def step(self, kind: str, instance: int, data: st.DataObject) -> None:
-        """One rule for all: of many, Hypothesis would leave out half in each example, and few things would meet."""
+        """One rule for all: of many, Hypothesis would leave out half in each example, and few things would meet. If
+        there is nothing to look at any more, there is again."""
+        if not any(self.topic.readable(queue, self.now) for queue in range(self.topic.readers)):
+            self._produce(instance, [{"key": "k1"}, {"key": "k1", "ttl_ms": 60_000}, {"key": "k2"}, {"tag": "x"}])
+        if kind == "settle" and not any(self.model.newest(group) for group in self.topic.groups.values()):
+            self._pop(instance, data.draw(groups), {"max_messages": 2}, [])
         getattr(self, kind)(instance, data)
 
     def change_topic(self, instance: int, data: st.DataObject) -> None:
@@ -255,7 +262,8 @@ class Lasting(Looking):
     def approach(self, instance: int, data: st.DataObject) -> None:
         """Waits for something to end or to begin, or nearly, and looks at just that."""
         kinds = {kind: sorted({at_ms for at_ms in own if at_ms > self.now}) for kind, own in self._limits().items()}
-        kind = data.draw(st.sampled_from([kind for kind in PROBES if kinds[kind]] or ["leases"]))
+        known = [kind for kind, often in OFTEN.items() if kinds[kind] for _ in range(often)]
+        kind = data.draw(st.sampled_from(known or ["leases"]))
         if ahead := kinds[kind]:
             at_ms = data.draw(st.sampled_from([ahead[0], ahead[0], *ahead[:3], ahead[-1]]))
             self.clock.sleep(max(0, at_ms + data.draw(edges) - self.now))

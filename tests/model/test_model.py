@@ -36,4 +36,4 @@ TestAccessAgreesWithTheModel = Access.TestCase
 TestAccessAgreesWithTheModel.settings = _settings(16)
 
 TestWhatLastsAgreesWithTheModel = Lasting.TestCase
-TestWhatLastsAgreesWithTheModel.settings = _settings(35, steps=50)
+TestWhatLastsAgreesWithTheModel.settings = _settings(20, steps=50)
