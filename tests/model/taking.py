@@ -94,7 +94,9 @@ class Taking:
         """What one claim takes or passes, in its order."""
         log, unwanted = self.topic.logs[queue], self._unwanted(cursor, queue)
         if cursor.by_key:
-            return cursor.in_turn(self.now, log, {*unwanted, *besides}, want)[:want]
+            others = moved_cursor(cursor)  # what the same answer brings holds up no other
+            others.holds = {offset: hold for offset, hold in cursor.holds.items() if offset not in besides}
+            return others.in_turn(self.now, log, {*unwanted, *besides}, want)[:want]
         if cursor.ordered and any(hold.until_ms > self.now for hold in cursor.holds.values()):
             return []
         batch = [offset for offset in cursor.due(self.now) if offset not in besides][:want]
