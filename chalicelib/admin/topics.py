@@ -50,7 +50,9 @@ class Topics:
             if given.get("queues", current.queues) < current.queues:
                 self._agenda.appoint(CHECK, name, ALWAYS_MS)
             with suppress(Refused):  # another caller changed or deleted it since it was read
-                return Topic.of(self._store.write(topic.change(current, given, self._runtime.now()))), False
+                changed = Topic.of(self._store.write(topic.change(current, given, self._runtime.now())))
+                self._catalogue.forget(name)  # a look at what drained has cached it as it was
+                return changed, False
 
     def _existing(self, made: Topic) -> Topic | None:
         """The topic that has this name, or None: this one was created. What does not fit a new topic may fit one that
