@@ -37,7 +37,12 @@ class Topics:
         """Creates the topic, or changes the given settings. Returns it, and whether it is new. Raises InvalidField,
         QueuesDraining."""
         made = Topic(name, self._runtime.name(_ID_CHARS), self._runtime.now(), **given)
-        self._catalogue.forget(name)
+        try:
+            return self._put(made, given)
+        finally:
+            self._catalogue.forget(name)  # a look at what drains may have cached it as it was
+
+    def _put(self, made: Topic, given: Mapping[str, Any]) -> tuple[Topic, bool]:
         while True:
             current = self._existing(made)
             if current is None:
@@ -48,7 +53,7 @@ class Topics:
             if all(getattr(current, field) == value for field, value in given.items()):
                 return current, False
             if given.get("queues", current.queues) < current.queues:
-                self._agenda.appoint(CHECK, name, ALWAYS_MS)
+                self._agenda.appoint(CHECK, made.name, ALWAYS_MS)
             with suppress(Refused):  # another caller changed or deleted it since it was read
                 return Topic.of(self._store.write(topic.change(current, given, self._runtime.now()))), False
 

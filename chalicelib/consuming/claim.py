@@ -44,7 +44,7 @@ class Claimed:
     `is_limited`: the group's cap on messages in flight left ready messages. `is_full`: the space in the response did.
     `is_partial`: one write could not name all due leases. `is_own`: this call leased them, not another one of the same
     attempt. `in_turn`: in a group ordered by key, their offsets in the order in which they were chosen; empty for an
-    attempt, whose repeat could not know it."""
+    attempt, whose repeat could not know it. `was_aside`: those that were set aside until now."""
 
     leases: list[Lease]
     segments: list[Segment]
@@ -53,6 +53,7 @@ class Claimed:
     is_partial: bool = False
     is_own: bool = True
     in_turn: Sequence[int] = ()
+    was_aside: Collection[int] = ()
 
 
 @record
@@ -203,7 +204,9 @@ class Claimer:
         if not is_own and left < (plan.picked.count if view.group.ordered else 1):
             return None
         picked, in_turn = plan.picked, () if view.ask.attempt_id else plan.picked.in_turn
-        return Claimed(own, plan.segments, picked.is_limited, plan.is_full, picked.is_partial, in_turn=in_turn)
+        limits = (picked.is_limited, plan.is_full, picked.is_partial)
+        was_aside = [lease.start + index for lease, run in picked.takeovers if lease.is_aside for index in run]
+        return Claimed(own, plan.segments, *limits, in_turn=in_turn, was_aside=was_aside)
 
     def _tend(self, view: QueueView, want: int, now: int) -> bool:
         """Makes the write that the cursor needs before a claim, if any, and returns whether it made one."""

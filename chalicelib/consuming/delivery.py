@@ -86,7 +86,7 @@ class Deliverer:
             if not stored:
                 raise
         now = self._runtime.now()
-        spent = [message.offset for message in stored if message.has_expired(now)]
+        spent = [message.offset for message in stored if self._is_spent(view, claimed, message, now)]
         present = [message for message in stored if not message.message.is_lost and message.offset not in spent]
         missing = leases.keys() - unread - _offsets(present)
         has_missing = bool(missing) and self._settle_missing(view, receipts, spent, sorted(missing - {*spent}))
@@ -94,6 +94,12 @@ class Deliverer:
             present = self._in_order(view, present, missing)
         own = ((message, leases[message.offset], receipts[message.offset]) for message in present)
         return [_delivery(*each, now) for each in own], has_missing
+
+    def _is_spent(self, view: QueueView, claimed: Claimed, message: Stored, now: int) -> bool:
+        """Whether it is not delivered any more. The retention counts for what was never delivered, also if it was set
+        aside when it could still be."""
+        is_new = message.offset in claimed.was_aside
+        return message.has_expired(now) or (is_new and message.stored_at_ms <= view.topic.expired_ms(now))
 
     def _in_order(self, view: QueueView, stored: Sequence[Stored], held_up: Collection[int]) -> list[Stored]:
         """The messages that an ordered group can deliver: none past an unsettled one of its queue, or of its key."""
@@ -137,7 +143,7 @@ class Deliverer:
         self, view: QueueView, receipts: Mapping[int, str], spent: Sequence[int], missing: Sequence[int]
     ) -> bool:
         """Whether some of these were settled. If the store fails, their lease expires. `spent`: their own time to live
-        is over."""
+        is over, or they expired before they were ever delivered."""
         with suppress(StoreUnavailable):
             expired, lost = self.expired_and_lost(view, missing)
             expired = sorted([*spent, *expired])

@@ -60,9 +60,11 @@ class QueueProgress(Answer):
 def progress(
     queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int, ripe: int | None = None
 ) -> QueueProgress:
-    """Expired leases, due retries and messages set aside count as ready; expired messages that were never taken do not.
+    """Expired leases, due retries and messages set aside count as ready; expired messages that were never delivered do
+    not.
     `ripe`: the offset up to which the group's `delay_ms` holds none back. None: there is no delay."""
-    ready = [lease for lease in cursor.owing if lease.is_aside or lease.is_due(now)]
+    due = [lease.owed_offsets for lease in cursor.owing if lease.is_due(now)]
+    aside = [offset for lease in cursor.owing if lease.is_aside for offset in lease.owed_offsets if offset >= first]
     end = max(end, cursor.next)
     untaken = range(max(first, cursor.next), end)
     held_back = 0 if ripe is None else max(0, min(len(untaken), end - ripe))
@@ -72,12 +74,12 @@ def progress(
         committed_offset=cursor.committed(bool(group.ordered)),
         next_offset=cursor.next,
         end_offset=end,
-        ready=len(untaken) + sum(len(lease.owed) for lease in ready),
+        ready=len(untaken) + len(aside) + sum(map(len, due)),
         in_flight=cursor.live(now),
         retrying=cursor.retrying(now),
         delayed=held_back,
         dead=cursor.dead,
-        first_ready=min([lease.owed_offsets[0] for lease in ready] + [*untaken[:1]], default=None),
+        first_ready=min([*(offsets[0] for offsets in due), *aside, *untaken[:1]], default=None),
         oldest_ready_at_ms=None,  # the log knows
         last_pop_at_ms=cursor.last_pop_at_ms,
         last_consumer_id=cursor.last_consumer_id,

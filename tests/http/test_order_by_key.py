@@ -448,3 +448,18 @@ def test_the_keys_of_one_topic_are_not_taken_for_those_of_another(client: Client
             topic.produce("x", key=key)
         first, second = (group.pop(max_messages=1)["messages"] for _ in range(2))
         assert (len(first), len(second)) == (1, name == "one")
+
+
+def test_what_was_set_aside_expires_like_what_was_never_taken(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.client.put(topic.path, retention_ms=60_000)
+    keyed(topic, "a1", "a2", "b1")
+    held = group.take_one(invisible_ms=HOUR_MS)
+    assert bodies(group.drained()) == ["b1"]
+    clock.sleep(59_999)
+    assert group.totals() == (1, 1, 0, 0)
+    clock.sleep(1)
+    assert group.totals() == (0, 1, 0, 0)
+    group.ack(held)
+    keyed(topic, "a3")
+    assert bodies(group.take(1)) == ["a3"]
+    assert group.queue()["committed_offset"] == 3

@@ -407,3 +407,16 @@ def test_a_topic_that_drains_can_be_deleted_and_made_again(client: Client, order
     assert all(item["closed"] and not item["entries"] for items in remains.values() for item in items.values())
     again = client.topic("orders", queues=4)
     assert again.produce("new", queue=3)[0]["offset"] == 0
+
+
+def test_an_instance_that_lets_a_queue_return_reads_it_at_once(client: Client, clock: Clock) -> None:
+    """Though it has looked at the topic without that queue for the same answer."""
+    topic = client.topic("orders", queues=2)
+    group = topic.group("billing", invisible_ms=1_000)
+    topic.produce("a", queue=1)
+    group.drained()
+    client.put(topic.path, queues=1)
+    clock.sleep(UNWRITTEN_MS)
+    assert client.put(topic.path, queues=2).status == 200
+    group.seen_by(client.another()).reset("earliest")
+    assert bodies(group.pop()["messages"]) == ["a"]

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from tests.model.access import Access
 from tests.model.calls import Calls
 from tests.model.delaying import DelayingMachine
+from tests.model.lasting import Lasting
 from tests.model.pushing import Pushing
 from tests.model.tending import Tending
 
@@ -41,3 +42,6 @@ TestPushesAgreeWithTheModel.settings = _settings(25)
 
 TestTendingAgreesWithTheModel = Tending.TestCase
 TestTendingAgreesWithTheModel.settings = _settings(12, steps=45)
+
+TestWhatLastsAgreesWithTheModel = Lasting.TestCase
+TestWhatLastsAgreesWithTheModel.settings = _settings(20, steps=50)
