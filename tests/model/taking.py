@@ -80,7 +80,7 @@ class Taking:
         self, cursor: Cursor, queue: int, offset: int, given: dict[int, Json], unwanted: Collection[int]
     ) -> None:
         if self._lives(cursor, queue, offset):
-            assert offset in given
+            assert offset in given, (offset, sorted(given), cursor)
         if offset in given:
             assert not self._ends(cursor, queue, offset)
             self._lease(cursor, given[offset], unwanted)
