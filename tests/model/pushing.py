@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from chalicelib.push.dispatcher import GUARD_MS, RUN_MS
+from chalicelib.push.dispatcher import GUARD_MS, LOOK_EVERY_MS, RUN_MS
 from chalicelib.push.outside import Answer
 from chalicelib.push.slots import LEASE_SPARE_MS, PAUSE_MS_MAX
 from tests.model.cursor import Cursor, Hold
@@ -88,6 +88,8 @@ class Pushing(Pair):
         """The instances whose dispatcher runs, the one that was started last at the end."""
         self.stays_for: set[str] = set()
         """The groups of which this run has met a failed call."""
+        self.idle_since_ms = 0
+        """When the run began, or its last call ended."""
         self.has_come = False
         """Whether, in this run, messages came or another run had a part of them."""
         self.is_happy = True
@@ -185,6 +187,7 @@ class Pushing(Pair):
         """Until all that is ready has been in a call, unless calls pause; if it stays, also what was due meanwhile. It
         stays for a group of which a call has failed."""
         self.data, self.calls, began_ms = data, 0, self.now
+        self.idle_since_ms = self.now
         self.is_happy, self.stays_for = data.draw(st.sampled_from([True, True, False])), set()
         self.has_come = False
         self._run(instance, is_staying)
@@ -249,6 +252,7 @@ class Pushing(Pair):
         if is_there and group.cursors[queue].epoch == epoch:
             self._settle(group, queue, held, answer, failed)
         self.goes_on = name if failed is not None else None
+        self.idle_since_ms = self.now
         return answer
 
     def _judged(self, call: Call, name: str) -> int:
@@ -261,6 +265,9 @@ class Pushing(Pair):
         offsets = [message["offset"] for message in messages]
         assert offsets == self._in_order(group, queue)[: push.get("batch", 10)]
         self._judge_headers(call, group, [message["message_id"] for message in messages])
+        due_ms = self._next_due_ms(group)
+        if len(self.topic.groups) == 1 and due_ms is not None:  # others are served one after another
+            assert self.now - max(due_ms, self.idle_since_ms) <= LOOK_EVERY_MS, "it was called late"
         under_way = sum(until_ms > self.now for until_ms in group.under_way)
         if self.goes_on == name:
             assert under_way < push.get("concurrency", 1)
