@@ -58,6 +58,8 @@ NO_IDS = "The queue should either have ContentBasedDeduplication enabled or Mess
 NOT_OF_QUEUE = "The request include parameter that is not valid for this queue type."
 ID_RULE = "can only include alphanumeric and punctuation characters. 1 to 128 in length."
 CHORES = (*4 * ["set"], *2 * ["make"], "delete", "purge", "purge", "tag", "list", "unfit")
+WAITS_MS = (1, 499, 1_000, 2_000, 5_001, 29_000, 60_000, 3_600_000)
+SWEEPS = ("forward", "revive", "revive", "expire", "ttl", "check")
 ALLOWED = (
     "",
     '{"redrivePermission":"denyAll"}',
@@ -139,11 +141,10 @@ class Queueing(Pair):
             self.believed_until_ms[instance, name] = self.now + METADATA_AGE_MS_MAX
 
     def name(self, data: st.DataObject, *preferred: str) -> str:
-        """Mostly of a queue that there is, and of one where something is to do."""
-        queues = self.world.queues.values()
-        busy = [queue.name for queue in queues if any(queue.topic.logs) or queue.topic.pending]
-        there = [*self.world.queues] * 4 + busy * 8
-        return data.draw(st.sampled_from([*preferred, *there, *KEEPS]))
+        """Mostly one of these, or of a queue that there is."""
+        there = [*self.world.queues] * 4
+        name: str = data.draw(st.sampled_from([*(preferred * (80 // max(len(preferred), 1))), *there, *KEEPS]))
+        return name
 
     # -- made and changed ---------------------------------------------------------------------------------------------
 
@@ -417,7 +418,7 @@ class Queueing(Pair):
 
     @rule(instance=instances, count=st.sampled_from([1, 1, 2, 3, 5]), data=st.data())
     def send_some(self, instance: int, count: int, data: st.DataObject) -> None:
-        name = self.name(data, "orders", "orders", "line.fifo", "line.fifo")
+        name = self.name(data, "orders", "line.fifo")
         self.send(instance, name, [self._message(name, data) for _ in range(count)], data)
 
     def _message(self, name: str, data: st.DataObject) -> Json:
@@ -612,16 +613,21 @@ class Queueing(Pair):
 
     # -- time and maintenance -----------------------------------------------------------------------------------------
 
-    @rule(ms=st.sampled_from([1, 499, 1_000, 2_000, 5_001, 29_000, 60_000, 3_600_000]))
-    def wait(self, ms: int) -> None:
-        self.clock.sleep(ms)
+    @rule(kind=st.sampled_from(["wait", "approach", "approach", "sweep", "sweep"]), data=st.data())
+    def let_pass(self, kind: str, data: st.DataObject) -> None:
+        """Time, or maintenance."""
+        if kind == "wait":
+            self.clock.sleep(data.draw(st.sampled_from(WAITS_MS)))
+        elif kind == "approach":
+            self.approach(data)
+        else:
+            self._sweep(data.draw(instances), data.draw(st.sampled_from(SWEEPS)))
 
-    @rule(edge=edges, data=st.data())
-    def approach(self, edge: int, data: st.DataObject) -> None:
+    def approach(self, data: st.DataObject) -> None:
         """Waits for something to end, or nearly."""
         ahead = sorted({limit for limit in self.limits() if limit > self.now})
         if ahead:
-            self.clock.sleep(max(0, data.draw(st.sampled_from(ahead[:6])) + edge - self.now))
+            self.clock.sleep(max(0, data.draw(st.sampled_from(ahead[:6])) + data.draw(edges) - self.now))
 
     def limits(self) -> Iterator[int]:
         for queue in self.world.queues.values():
@@ -639,8 +645,7 @@ class Queueing(Pair):
         cursors, logs = queue.group.cursors, queue.topic.logs
         return [(number, at) for number, cursor in enumerate(cursors) for at in range(cursor.next, len(logs[number]))]
 
-    @rule(instance=instances, kind=st.sampled_from(["forward", "revive", "expire", "ttl", "check"]))
-    def sweep(self, instance: int, kind: str) -> None:
+    def _sweep(self, instance: int, kind: str) -> None:
         """Maintenance. It moves what was received often enough; nobody notices the rest."""
         client = self.clients[instance]
         doomed = {place for queue in self.world.queues.values() for place in self.world.doomed(queue, self.now)}

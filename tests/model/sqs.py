@@ -404,7 +404,6 @@ class World:
 def bury(cursor: Cursor, offset: int) -> None:
     """It leaves, with no letter."""
     del cursor.holds[offset]
-    cursor.buried.add(offset)
 
 
 def unread(log: list[Json], since: int) -> list[Json]:
