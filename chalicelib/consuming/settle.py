@@ -150,6 +150,7 @@ class Settler:
             while owed := batch.owed():
                 cursor, taken = take(batch.cursor, owed)
                 batch.learn(cursor, Plan(moved=batch.moved_out_of(taken)))
+                self._cache.keep(batch.cursor.key, batch.cursor)  # the next call may take out of the same lease
             return NOTHING
 
         self._settle(topic, group_name, batches, plan)
