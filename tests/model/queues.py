@@ -25,7 +25,19 @@ RATES = (None, None, None, 1, 2, 10)
 AT_ONCE_MS, AT_ONCE_PAUSE_MS = 2_000, 100
 SWEEP_MS, SWEEP_PAUSE_MS = 45_000, 1_000
 """How long the call that starts a task works on it, and a sweep; and how long either waits for the next message."""
-OTHERS = (*3 * ["produce"], *4 * ["pop"], "ack", "nack", "nack", "bury", "extend", "reset", "put", *2 * ["audit"], "vanish")
+OTHERS = (
+    *3 * ["produce"],
+    *4 * ["pop"],
+    "ack",
+    "nack",
+    "nack",
+    "bury",
+    "extend",
+    "reset",
+    "put",
+    *2 * ["audit"],
+    "vanish",
+)
 
 
 @dataclass
@@ -242,8 +254,9 @@ class Queues(Receiving):
             yield from self.tasks.get(queue.id, [])[:1]
 
     def _work(self, moving: Moving) -> None:
+        tasks = [*moving.going]
         moving.run()
-        assert moving.now == self.now
+        assert moving.now == self.now, (moving.now, self.now, tasks)
         self._learn()
         assert not [each for topic in self.world.topics.values() for each in topic.pending if each.id is None]
 
@@ -298,7 +311,9 @@ class Queues(Receiving):
         optional = {
             "key": st.sampled_from(["a", "b"]),
             "tag": st.just("x"),
-            "properties": st.sampled_from([{"s": "t"}, {"sqs:trace": "Root=2"}, {"n": "7", "sqs:types": '{"n":"Number"}'}]),
+            "properties": st.sampled_from(
+                [{"s": "t"}, {"sqs:trace": "Root=2"}, {"n": "7", "sqs:types": '{"n":"Number"}'}]
+            ),
         }
         given = data.draw(st.fixed_dictionaries({"body": st.just(f"body {self.sent}")}, optional=optional))
         answer = self.clients[instance].post(f"/topics/{queue.topic.name}/messages", messages=[given])
@@ -341,7 +356,9 @@ class Queues(Receiving):
         assert answer == {"acked": 2 - len(expected), "failed": expected}, (queue.name, answer, expected, places)
 
     def _nack(self, instance: int, queue: Queue, data: st.DataObject) -> None:
-        self._give_up(instance, queue, "nack", data.draw(self.handles(queue.name)), data.draw(st.sampled_from([None, 0, 2_000])))
+        self._give_up(
+            instance, queue, "nack", data.draw(self.handles(queue.name)), data.draw(st.sampled_from([None, 0, 2_000]))
+        )
 
     def _bury(self, instance: int, queue: Queue, data: st.DataObject) -> None:
         if self.world.max_attempts(queue) is not None:  # otherwise there would be letters
@@ -426,7 +443,11 @@ class Queues(Receiving):
             return
         path = f"/topics/{queue.topic.name}" + ("" if is_whole else f"/groups/{queue.name}")
         assert self.clients[instance].delete(path).status == 204
-        gone = [each.name for each in self.world.queues.values() if each.topic is queue.topic and (is_whole or each is queue)]
+        gone = [
+            each.name
+            for each in self.world.queues.values()
+            if each.topic is queue.topic and (is_whole or each is queue)
+        ]
         del queue.topic.groups[queue.name]
         if is_whole:
             del self.world.topics[queue.topic.name]

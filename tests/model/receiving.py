@@ -12,7 +12,7 @@ from hypothesis.stateful import rule
 from tests.model.cursor import Cursor, Hold, Ticket, line_of
 from tests.model.model import Json, altered
 from tests.model.queueing import ID_RULE, NOT_OF_QUEUE, Queueing, edges, instances
-from tests.model.sqs import NO_QUEUE, URL, VISIBILITY, Queue, bad_value, place_in, refused
+from tests.model.sqs import NO_QUEUE, URL, VISIBILITY, Queue, bad_value, refused
 from tests.sqs.client import Refused
 
 HELD_MS_MAX = 43_200_000
@@ -138,7 +138,9 @@ class Receiving(Queueing):
         asked = self._asked(queue, request, self.now)
         return self.world.next_chance(queue, self.now, self.now + asked.wait_ms)
 
-    def _judge(self, queue: Queue, asked: Asked, places: list[tuple[int, int]], doomed: set[tuple[str, int, int]]) -> None:
+    def _judge(
+        self, queue: Queue, asked: Asked, places: list[tuple[int, int]], doomed: set[tuple[str, int, int]]
+    ) -> None:
         """Which messages come, and in which order: of each Decant queue the first that are ready; and as many as were
         wanted, if there are so many."""
         by_queue: dict[int, list[int]] = {}
@@ -302,7 +304,8 @@ class Receiving(Queueing):
         if queue is None:
             assert results == [NO_QUEUE] * count
             return
-        assert results == self._changed(queue, changes)
+        expected = self._changed(queue, changes)
+        assert results == expected, (queue, changes, results, expected)
 
     def _changed(self, queue: Queue, changes: Sequence[tuple[str, int]]) -> list[Refused | None]:
         """Those that get the same number of seconds are changed at once."""
@@ -312,7 +315,9 @@ class Receiving(Queueing):
             own = [change for change in changes if change[1] == number and change not in too_long]
             places = {change: self._standing(queue, change[0]) for change in own}
             good = {
-                change: place for change, place in places.items() if place and place[1].is_held(place[0], change[0], self.now)
+                change: place
+                for change, place in places.items()
+                if place and place[1].is_held(place[0], change[0], self.now)
             }
             for ticket, cursor in good.values():
                 hold = cursor.holds[ticket.offset]
@@ -370,6 +375,3 @@ class Receiving(Queueing):
         """The handles of all messages that are held, or were and have not been received since."""
         receipts = [hold.receipt for cursor in queue.group.cursors for hold in cursor.holds.values()]
         return [receipt for receipt in receipts if receipt in self.tickets]
-
-
-__all__ = ["place_in"]

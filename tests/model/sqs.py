@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.model.cursor import EXPIRED, Cursor
-from tests.model.model import NEVER_MS, Group, Json
+from tests.model.model import Group, Json
 from tests.sqs.client import Refused
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
@@ -75,7 +75,9 @@ def md5_of(attributes: Json) -> str:
 
 
 def bytes_of(body: str, attributes: Json) -> int:
-    texts = [text for name, each in attributes.items() for text in (name, each["DataType"], each.get("StringValue", ""))]
+    texts = [
+        text for name, each in attributes.items() for text in (name, each["DataType"], each.get("StringValue", ""))
+    ]
     binary = [len(base64.b64decode(each.get("BinaryValue", ""))) for each in attributes.values()]
     return len(body.encode()) + sum(len(text.encode()) for text in texts) + sum(binary)
 
@@ -274,10 +276,11 @@ class Queue:
         return cursor.in_turn(now, log, besides, want)
 
     def passed(self, queue: int, now: int) -> set[int]:
-        """What is not delivered: expired, or purged while it waited."""
+        """What is not delivered, since it was never taken and has expired, or was purged while it waited."""
         cursor, log = self.group.cursors[queue], self.topic.logs[queue]
-        purged = {offset for offset in self.group.unwanted(queue, log) if offset >= cursor.next}
-        return purged | {offset for offset in range(len(log)) if self.topic.has_expired(queue, offset, now)}
+        ahead = range(cursor.next, len(log))
+        purged = self.group.unwanted(queue, log).intersection(ahead)
+        return purged | {offset for offset in ahead if self.topic.has_expired(queue, offset, now)}
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -404,7 +407,3 @@ class World:
 def bury(cursor: Cursor, offset: int) -> None:
     """It leaves, with no letter."""
     del cursor.holds[offset]
-
-
-def unread(log: list[Json], since: int) -> list[Json]:
-    return [message for message in log[since:] if message.get("sent_at_ms", NEVER_MS)]
