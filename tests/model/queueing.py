@@ -180,7 +180,7 @@ class Queueing(Pair):
         elif kind == "unfit":
             self._be_refused(instance, name, data)
         elif kind == "set":
-            self.set(instance, name, data.draw(self._values(name, 3)))
+            self.change(instance, name, data.draw(self._values(name, 3)))
         else:
             self.purge(instance, name)
 
@@ -298,7 +298,7 @@ class Queueing(Pair):
             else:
                 queue.attributes.pop(key, None)
 
-    def set(self, instance: int, name: str, values: dict[str, str]) -> None:
+    def change(self, instance: int, name: str, values: dict[str, str]) -> None:
         answer = self.ask(instance, "SetQueueAttributes", QueueUrl=URL + name, Attributes=values)
         queue = self.world.queues.get(name)
         if queue is None:
@@ -363,9 +363,10 @@ class Queueing(Pair):
 
     def _tag(self, instance: int, name: str, data: st.DataObject) -> None:
         queue, own = self.world.queues.get(name), {"QueueUrl": URL + name}
+        change: dict[str, str | None]
         if data.draw(st.booleans()):
             tags = data.draw(tags_given)
-            answer, change = self.ask(instance, "TagQueue", **own, Tags=tags), tags
+            answer, change = self.ask(instance, "TagQueue", **own, Tags=tags), {**tags}
         else:
             keys = data.draw(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1))
             answer, change = self.ask(instance, "UntagQueue", **own, TagKeys=keys), dict.fromkeys(keys)
@@ -557,8 +558,9 @@ class Queueing(Pair):
         if body == "\ufffe":
             return refused("InvalidMessageContents", "The message contains characters outside the allowed set.")
         if attributes.get("s", {}).get("DataType") == "Text":
-            about = "has an invalid message attribute type, the set of supported type prefixes is Binary, Number, and String."
-            return refused("InvalidParameterValue", f"The message attribute 's' {about}")
+            known = "the set of supported type prefixes is Binary, Number, and String."
+            about = f"The message attribute 's' has an invalid message attribute type, {known}"
+            return refused("InvalidParameterValue", about)
         if attributes.get("n", {}).get("StringValue") == "x":
             about = "Can't cast the value of message (user) attribute 'n' to a number."
             return refused("InvalidParameterValue", about)

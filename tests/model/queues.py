@@ -214,8 +214,8 @@ class Queues(Receiving):
             return
         assert isinstance(answer, dict), answer
         task_id = json.loads(base64.b64decode(answer["TaskHandle"]))["taskId"]
-        target = to and self.world.queues[to]
-        task = Task(task_id, source, target and (target.name, target.id), rate, count, began_ms)
+        target = (to, self.world.queues[to].id) if to else None
+        task = Task(task_id, source, target, rate, count, began_ms)
         assert answer == {"TaskHandle": task.handle}
         self.tasks.setdefault(source.id, []).insert(0, task)
         self._work(Moving(self.world.queues, began_ms, began_ms + AT_ONCE_MS, AT_ONCE_PAUSE_MS, [task]))

@@ -55,6 +55,10 @@ class Asked:
     at_ms: int
 
 
+Place = tuple[int, int]
+"""Of a message: its Decant queue, and its offset there."""
+
+
 class Receiving(Queueing):
     def __init__(self) -> None:
         super().__init__()
