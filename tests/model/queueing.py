@@ -81,6 +81,19 @@ fifo_values = {
     "ContentBasedDeduplication": ["true", "True", "false"],
     "DeduplicationScope": ["queue", "messageGroup"],
 }
+started_with: dict[str, st.SearchStrategy[dict[str, str]]] = {
+    "orders": st.fixed_dictionaries(
+        {},
+        optional={
+            DELAY: st.sampled_from(["0", "2"]),
+            "ReceiveMessageWaitTimeSeconds": st.sampled_from(["0", "3"]),
+            "KmsMasterKeyId": st.just("alias/a"),
+        },
+    ),
+    "line.fifo": st.fixed_dictionaries(
+        {}, optional={DELAY: st.just("2"), "DeduplicationScope": st.sampled_from(["queue", "messageGroup"])}
+    ),
+}
 wrong_values = {
     VISIBILITY: "43201",
     RETENTION: "59",
@@ -154,6 +167,7 @@ class Queueing(Pair):
         fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
         for name in ("last", "dead", "orders", "bills", "dead.fifo", "line.fifo"):
             given = {VISIBILITY: wait, **(fifo if name.endswith(".fifo") else {})}
+            given |= data.draw(started_with.get(name, st.just({})))
             if name in ("orders", "bills", "line.fifo"):
                 given[REDRIVE] = policy_text(DEAD[name][0], most)
             self.make(0, name, given, self._tags_of(name, queues))
@@ -319,12 +333,18 @@ class Queueing(Pair):
 
     def _delete_and_make(self, instance: int, name: str, data: st.DataObject) -> None:
         """Mostly at once, or the rest of the steps would be about what is not there."""
+        also = {"orders": "bills", "bills": "orders"}.get(name)
         self.delete(instance, name)
-        if name in self.world.queues:
-            return
-        kind = data.draw(st.sampled_from(["no", "yes", "yes", "yes"]))
-        if kind == "yes":
+        if also and data.draw(st.integers(0, 2)) == 0:
+            self.delete(1 - instance, also)
+            self._make_again(1 - instance, also, data)
+        self._make_again(instance, name, data)
+
+    def _make_again(self, instance: int, name: str, data: st.DataObject) -> None:
+        if data.draw(st.integers(0, 5)):
             given = {VISIBILITY: data.draw(st.sampled_from(["0", "1", "30"]))}
+            if name != "bills" and data.draw(st.booleans()):
+                given[RETENTION] = data.draw(st.sampled_from(["120", "345600", "1209600"]))
             if name.endswith(".fifo"):
                 given["ContentBasedDeduplication"] = "true"
             if (

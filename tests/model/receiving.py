@@ -62,6 +62,8 @@ Place = tuple[int, int]
 class Receiving(Queueing):
     def __init__(self) -> None:
         super().__init__()
+        self.topic_ids: dict[str, int] = {}
+        """The topic of the message of each handle, by its incarnation."""
         self.taken_at_ms: dict[str, int] = {}
         """When each handle was given out, unless the receive gave an attempt."""
 
@@ -159,7 +161,7 @@ class Receiving(Queueing):
         others = [number for number in range(len(queue.group.cursors)) if number not in by_queue]
         if left:
             assert not any(queue.in_turn(number, self.now, left, most) for number in others)
-            assert not queue.topic.due(self.now)
+            assert places or not queue.topic.due(self.now)
             self.demand_moved(set() if queue.is_fifo else doomed)
 
     def _places(self, queue: Queue, asked: Asked, messages: list[Json]) -> list[tuple[int, int]]:
@@ -217,6 +219,7 @@ class Receiving(Queueing):
     def note(self, queue: Queue, number: int, cursor: Cursor, offset: int, hold: Hold) -> None:
         place = (queue.group.id, number, cursor.epoch, offset)
         assert hold.receipt
+        self.topic_ids[hold.receipt] = queue.topic.id
         self.tickets.setdefault(hold.receipt, Ticket(*place, hold.until_ms, hold.delivery))
 
     def _held(self, queue: Queue, asked: Asked) -> list[tuple[int, int]]:
@@ -331,9 +334,8 @@ class Receiving(Queueing):
         return [self._not_changed(queue, change, change in too_long, held.get(change, False)) for change in changes]
 
     def _is_too_long(self, queue: Queue, handle: str, number: int) -> bool:
-        ticket, at_ms = self.tickets.get(handle), self.taken_at_ms.get(handle)
-        groups = {group.id for group in queue.topic.groups.values()}
-        if ticket is None or at_ms is None or ticket.group_id not in groups:
+        at_ms = self.taken_at_ms.get(handle)
+        if at_ms is None or self.topic_ids[handle] != queue.topic.id:
             return False
         return self.now + number * 1_000 > at_ms + HELD_MS_MAX
 

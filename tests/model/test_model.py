@@ -10,6 +10,7 @@ from tests.model.access import Access
 from tests.model.calls import Calls
 from tests.model.delaying import DelayingMachine
 from tests.model.pushing import Pushing
+from tests.model.queues import Queues
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 """So many random examples, instead of a few that are always the same."""
@@ -37,3 +38,6 @@ TestAccessAgreesWithTheModel.settings = _settings(16)
 
 TestPushesAgreeWithTheModel = Pushing.TestCase
 TestPushesAgreeWithTheModel.settings = _settings(25)
+
+TestQueuesOfSqsAgreeWithTheModel = Queues.TestCase
+TestQueuesOfSqsAgreeWithTheModel.settings = _settings(14)
