@@ -522,7 +522,7 @@ class Queueing(Pair):
                 self._judge_sent(queue, messages[0], answer)
         else:
             self._judge_batch(queue, messages, answer)
-        self._learn()
+        self._learn(queue)
 
     def _judge_batch(self, queue: Queue, messages: list[Json], answer: Json | Refused) -> None:
         for message in messages if queue.is_fifo else []:
@@ -701,9 +701,13 @@ class Queueing(Pair):
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
-    def _learn(self) -> None:
-        """What has come into the logs since: what was sent, was due, or has moved."""
-        for topic in self.world.topics.values():
+    def _learn(self, about: Queue | None = None) -> None:
+        """What has come into the logs since: what was sent, was due, or has moved. `about`: where that can be; None:
+        everywhere."""
+        names = (
+            [about.topic.name, *about.policy[:1]] if about and about.policy else [about.topic.name] if about else None
+        )
+        for topic in (topic for topic in self.world.topics.values() if names is None or topic.name in names):
             path = f"/topics/{topic.name}"
             for queue in self.observer.get(path).json["queue_offsets"]:
                 number, known = queue["queue"], len(topic.logs[queue["queue"]])

@@ -413,13 +413,13 @@ class Queues(Receiving):
         [place] = answer.json["messages"]
         shown = {"key": None, "tag": None, "properties": {}, **given}
         queue.topic.pending.append(Pending(shown, uuid_of(place["message_id"]), None, self.now, place["queue"]))
-        self._learn()
+        self._learn(queue)
 
     def _pop(self, instance: int, queue: Queue, data: st.DataObject) -> None:
         most, invisible_ms = data.draw(st.sampled_from([1, 2, 10])), data.draw(st.sampled_from([0, 1_500, 30_000]))
         is_there = self.world.has_any(queue, self.now)
         answer = self._post(instance, queue, "pop", max_messages=most, invisible_ms=invisible_ms)
-        self._learn()
+        self._learn(queue)
         messages = answer["messages"]
         assert bool(messages) == is_there
         for number in {message["queue"] for message in messages}:
@@ -474,7 +474,7 @@ class Queues(Receiving):
             else:
                 wait_ms = BACKOFF_MS[min(max(hold.attempt, 1), len(BACKOFF_MS)) - 1] if delay_ms is None else delay_ms
                 cursor.take(ticket.offset, Hold(self.now + wait_ms, hold.attempt))
-        self._learn()
+        self._learn(queue)
 
     def _extend(self, instance: int, queue: Queue, data: st.DataObject) -> None:
         handle, ms = data.draw(self.handles(queue.name)), data.draw(st.sampled_from([1, 2_500]))
@@ -519,7 +519,7 @@ class Queues(Receiving):
             receipts = [message["receipt"] for message in messages]
             assert self.clients[instance].post(f"{path}/ack", receipts=receipts).json["failed"] == []
             came += messages
-        self._learn()
+        self._learn(queue)
         cursors, lease = topic.groups["audit"].cursors, ("attempt", "invisible_until_ms", "receipt")
         seen = [{field: value for field, value in message.items() if field not in lease} for message in came]
         for number, cursor in enumerate(cursors):

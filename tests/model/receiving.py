@@ -122,7 +122,7 @@ class Receiving(Queueing):
         told = (chance, began_ms, self.now, messages, queue)
         assert self.now == (began_ms + asked.wait_ms if chance is None else chance), told
         doomed = self.world.doomed(queue, self.now)
-        self._learn()
+        self._learn(queue)
         places = self._places(queue, asked, messages)
         self._judge(queue, asked, places, doomed)
         for place, message in zip(places, messages, strict=True):
