@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
@@ -14,18 +13,16 @@ from hypothesis.stateful import rule
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from tests.model.cursor import BACKOFF_MS, INVALID, Cursor, Hold
 from tests.model.model import DEFAULTS, Group, Json
-from tests.model.queueing import DEAD, instances
+from tests.model.moving import AT_ONCE_MS, AT_ONCE_PAUSE_MS, SWEEP_MS, SWEEP_PAUSE_MS, Moving, Task
+from tests.model.queueing import ALLOWED, DEAD, instances
 from tests.model.receiving import Receiving, requests
 from tests.model.sqs import (
+    ALLOW,
     ARN,
-    ID,
-    ORIGIN,
     REDRIVE,
-    SOURCE,
     Pending,
     Queue,
     SqsTopic,
-    as_new,
     bad_value,
     policy_text,
     refused,
@@ -33,13 +30,8 @@ from tests.model.sqs import (
 )
 from tests.sqs.client import Refused
 
-NO_SOURCE = "CouldNotDetermineMessageSource"
-NO_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
 DESTINATIONS = (*6 * [None], "orders", "orders", "last", "dead", "line.fifo", "none")
-RATES = (None, None, None, 1, 2, 10)
-AT_ONCE_MS, AT_ONCE_PAUSE_MS = 2_000, 100
-SWEEP_MS, SWEEP_PAUSE_MS = 45_000, 1_000
-"""How long the call that starts a task works on it, and a sweep; and how long either waits for the next message."""
+RATES = (None, None, 1, 1, 2, 10)
 OTHERS = (
     *3 * ["produce"],
     *4 * ["pop"],
@@ -55,141 +47,10 @@ OTHERS = (
 )
 
 
-BETWEEN = (*4 * ["nothing"], "remake", "policy", "purge")
+BETWEEN = (*3 * ["nothing"], "remake", "policy", "policy", "purge", "direct", "direct")
+CHANGES = (*2 * ["remake"], "policy", "purge", *2 * ["set"], *2 * ["reset"], *2 * ["allow"])
 ALL = {"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}
 PROPERTIES: list[Json] = [{"s": "t"}, {"sqs:trace": "Root=2"}, {"n": "7", "sqs:types": '{"n":"Number"}'}]
-
-
-@dataclass
-class Task:
-    """A move task. `to`: the destination, if one was named, and its incarnation."""
-
-    id: str
-    source: Queue
-    to: tuple[str, int] | None
-    rate: int | None
-    count: int
-    started_at_ms: int
-    moved: int = 0
-    state: str = "RUNNING"
-    reason: str | None = None
-    next_ms: int = 0
-
-    @property
-    def handle(self) -> str:
-        told = {"taskId": self.id, "sourceArn": ARN + self.source.name}
-        return base64.b64encode(json.dumps(told, separators=(",", ":")).encode()).decode()
-
-    @property
-    def left(self) -> int:
-        return self.count - self.moved
-
-    def shown(self) -> Json:
-        known = {
-            "TaskHandle": self.handle if self.state == "RUNNING" else None,
-            "Status": self.state,
-            "SourceArn": ARN + self.source.name,
-            "DestinationArn": self.to and ARN + self.to[0],
-            "MaxNumberOfMessagesPerSecond": self.rate,
-            "ApproximateNumberOfMessagesMoved": self.moved,
-            "ApproximateNumberOfMessagesToMove": self.count,
-            "FailureReason": self.reason,
-            "StartedTimestamp": self.started_at_ms,
-        }
-        return {name: value for name, value in known.items() if value is not None}
-
-    def end(self, state: str, reason: str | None = None) -> bool:
-        self.state, self.reason = state, reason
-        return False
-
-
-@dataclass
-class Moving:
-    """What the steps of tasks do, from one instant to another."""
-
-    queues: dict[str, Queue]
-    now: int
-    until_ms: int
-    pause_ms_max: int
-    going: list[Task] = field(default_factory=list)
-
-    def run(self) -> None:
-        while self.going and self.now <= self.until_ms:
-            task = min(self.going, key=lambda task: task.next_ms)
-            pause_ms = task.next_ms - self.now
-            if pause_ms > min(self.pause_ms_max, self.until_ms - self.now):
-                break
-            self.now += max(0, pause_ms)
-            if not self._step(task):
-                self.going.remove(task)
-
-    def _step(self, task: Task) -> bool:
-        """Whether the task goes on at once."""
-        source, [cursor] = task.source, task.source.group.cursors
-        if not task.left:
-            return task.end("COMPLETED")
-        most = max(1, min((task.rate or 500) // 10, 50, task.left))
-        offsets = source.in_turn(0, self.now, most, source.policy and source.policy[1])[:most]
-        if not offsets:
-            return False if self._waits(source) else task.end("COMPLETED")
-        before = {offset: cursor.attempts_of(offset) for offset in offsets}
-        for offset in offsets:
-            cursor.take(offset, Hold(self.now, before[offset]), source.passed(0, self.now))
-        for name, own in self._by_target(task, offsets).items():
-            reason = self._why_not(task, name, own)
-            if reason:
-                return task.end("FAILED", reason)
-            for offset in own:
-                del cursor.holds[offset]
-                self._arrive(self.queues[name], source.topic.logs[0][offset])
-            task.moved += len(own)
-            task.next_ms = max(task.next_ms, self.now) - -1_000 * len(own) // (task.rate or 500)
-        return task.left > 0 or task.end("COMPLETED")
-
-    def _waits(self, source: Queue) -> bool:
-        """Whether there are messages behind others in flight."""
-        most = source.policy and source.policy[1]
-        doomed = source.group.cursors[0].doomed(self.now, most)
-        return source.ready_count(0, self.now) > len(doomed)
-
-    def _by_target(self, task: Task, offsets: list[int]) -> dict[str, list[int]]:
-        own: dict[str, list[int]] = {}
-        for offset in offsets:
-            source = task.source.topic.logs[0][offset]["properties"].get(SOURCE, "")
-            own.setdefault(task.to[0] if task.to else source, []).append(offset)
-        return own
-
-    def _why_not(self, task: Task, name: str, offsets: list[int]) -> str | None:
-        if not name:
-            return NO_SOURCE
-        target = self.queues.get(name)
-        if target is None or (task.to and task.to[1] != target.id):
-            return NO_QUEUE
-        if not task.to and (target.policy is None or target.policy[0] != task.source.topic.name):
-            return NO_SOURCE
-        messages = [task.source.topic.logs[0][offset] for offset in offsets]
-        if target.owns_topic or all(self._is_there(target, message) for message in messages):
-            return None
-        return f"topic '{target.topic.name}' no longer has one of the messages"
-
-    def _is_there(self, target: Queue, message: Json) -> bool:
-        number, offset = map(int, message["properties"][ORIGIN].split(":"))
-        logs = target.topic.logs
-        if number >= len(logs) or offset >= len(logs[number]) or target.topic.has_expired(number, offset, self.now):
-            return False
-        there = logs[number][offset]
-        return bool(there["properties"].get(ID, there["message_id"]) == message["properties"][ID])
-
-    def _arrive(self, target: Queue, message: Json) -> None:
-        if target.owns_topic:
-            target.topic.has_delayed = True
-            target.topic.pending.append(Pending(as_new(message), None, self.now, self.now))
-            return
-        number, offset = map(int, message["properties"][ORIGIN].split(":"))
-        cursor = target.group.cursors[number]
-        if offset < cursor.next and offset not in cursor.holds:
-            cursor.holds[offset] = Hold(self.now, 0)
-            target.first_at_ms.pop((number, cursor.epoch, offset), None)
 
 
 class Queues(Receiving):
@@ -312,7 +173,7 @@ class Queues(Receiving):
 
     @rule(
         instance=instances,
-        name=st.sampled_from(["orders", "bills", "line.fifo", "dead"]),
+        name=st.sampled_from(["orders", "bills", "bills", "line.fifo", "dead"]),
         between=st.sampled_from(BETWEEN),
         data=st.data(),
     )
@@ -323,12 +184,16 @@ class Queues(Receiving):
         if source is None or source.policy is None:
             return
         dead = source.policy[0]
-        self._do(between, instance, name, data)
+        also: str | None = {"orders": "bills", "bills": "orders"}.get(name)
+        is_one_of_two: bool = data.draw(st.booleans())
+        if also and is_one_of_two:
+            self._die(instance, also, data)
+        self._do(between, instance, dead if between == "direct" else name, data)
         self._start(1 - instance, dead, data)
-        if data.draw(st.integers(0, 2)) == 0:
-            tasks = list(self._newest_tasks())
-            to = next((task.to[0] for task in tasks if task.to and task.state == "RUNNING"), name)
-            self._do(between, instance, to, data)
+        running = [task.to[0] for task in self._newest_tasks() if task.to and task.state == "RUNNING"]
+        is_remade: bool = data.draw(st.booleans())
+        if running and is_remade:
+            self._delete_and_make(instance, running[0], data)
         self._sweep_tasks(instance)
         self._list_tasks(instance, dead, 10)
         self.receive(instance, data.draw(st.sampled_from([dead, name])), {**ALL, "MaxNumberOfMessages": 10})
@@ -343,6 +208,12 @@ class Queues(Receiving):
     def _do(self, kind: str, instance: int, name: str, data: st.DataObject) -> None:
         if kind == "remake":
             self._delete_and_make(instance, name, data)
+            self.send(instance, "orders", [self._message("orders", data) for _ in range(3)], data)
+        elif kind == "direct":
+            self.send(instance, name, [self._message(name, data)], data)
+        elif kind == "allow" and name in DEAD:
+            self.change(instance, DEAD[name][0], {ALLOW: data.draw(st.sampled_from(ALLOWED))})
+            self.change(instance, name, {REDRIVE: policy_text(DEAD[name][0], 1)})
         elif kind == "policy" and name in DEAD:
             values = st.sampled_from(["", *(policy_text(dead, 1) for dead in DEAD[name])])
             self.change(instance, name, {REDRIVE: data.draw(values)})
@@ -358,7 +229,7 @@ class Queues(Receiving):
     @rule(
         instance=instances,
         name=st.sampled_from(["orders", "orders", "bills", "line.fifo", "line.fifo", "dead"]),
-        kind=st.sampled_from(["remake", "policy", "purge", "set", "set", "reset"]),
+        kind=st.sampled_from(CHANGES),
         request=requests,
         data=st.data(),
     )
@@ -380,6 +251,8 @@ class Queues(Receiving):
     def hold_for_long(self, instance: int, name: str, data: st.DataObject) -> None:
         self.receive(instance, name, {"MaxNumberOfMessages": 1, "VisibilityTimeout": 43_200})
         self._change_near_the_limit(data)
+        for _ in range(2):
+            self.receive(instance, name, {"MaxNumberOfMessages": 10, "WaitTimeSeconds": 0})
 
     # -- other callers ------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import rule
 
 from tests.model.cursor import Cursor, Hold, Ticket, line_of
 from tests.model.model import Json, altered
-from tests.model.queueing import ID_RULE, NOT_OF_QUEUE, Queueing, edges, instances
+from tests.model.queueing import ID_RULE, NOT_OF_QUEUE, edges, instances
+from tests.model.sending import Sending
 from tests.model.sqs import NO_QUEUE, URL, VISIBILITY, Queue, bad_value, refused
 from tests.sqs.client import Refused
 
@@ -59,7 +60,7 @@ Place = tuple[int, int]
 """Of a message: its Decant queue, and its offset there."""
 
 
-class Receiving(Queueing):
+class Receiving(Sending):
     def __init__(self) -> None:
         super().__init__()
         self.topic_ids: dict[str, int] = {}

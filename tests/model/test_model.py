@@ -40,4 +40,4 @@ TestPushesAgreeWithTheModel = Pushing.TestCase
 TestPushesAgreeWithTheModel.settings = _settings(25)
 
 TestQueuesOfSqsAgreeWithTheModel = Queues.TestCase
-TestQueuesOfSqsAgreeWithTheModel.settings = _settings(14)
+TestQueuesOfSqsAgreeWithTheModel.settings = _settings(13)
