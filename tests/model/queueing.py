@@ -295,7 +295,7 @@ class Queueing(Pair):
         if data.draw(st.integers(0, 5)):
             given = {VISIBILITY: data.draw(st.sampled_from(["0", "1", "30"]))}
             if name != "bills" and data.draw(st.booleans()):
-                given[RETENTION] = data.draw(st.sampled_from(["120", "345600", "1209600"]))
+                given[RETENTION] = data.draw(st.sampled_from(["120", "120", "1209600"]))
             if name.endswith(".fifo"):
                 given["ContentBasedDeduplication"] = "true"
             if (

@@ -31,6 +31,7 @@ from tests.model.sqs import (
 from tests.sqs.client import Refused
 
 DESTINATIONS = (*6 * [None], "orders", "orders", "last", "dead", "line.fifo", "none")
+SLOW = ("orders", "orders", "last", "line.fifo")
 RATES = (None, None, 1, 1, 2, 10)
 OTHERS = (
     *3 * ["produce"],
@@ -48,7 +49,7 @@ OTHERS = (
 
 
 BETWEEN = (*3 * ["nothing"], "remake", "policy", "policy", "purge", "direct", "direct")
-CHANGES = (*2 * ["remake"], "policy", "purge", *2 * ["set"], *2 * ["reset"], *2 * ["allow"])
+CHANGES = (*2 * ["remake"], "policy", "purge", *2 * ["set"], *2 * ["reset"], *2 * ["allow"], "encrypt")
 ALL = {"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}
 PROPERTIES: list[Json] = [{"s": "t"}, {"sqs:trace": "Root=2"}, {"n": "7", "sqs:types": '{"n":"Number"}'}]
 
@@ -76,8 +77,10 @@ class Queues(Receiving):
             self._cancel(instance, name, data)
         self._list_tasks(1 - instance, name, data.draw(st.sampled_from([None, 1, 2, 10])))
 
-    def _start(self, instance: int, name: str, data: st.DataObject) -> None:
-        to, rate = data.draw(st.sampled_from(DESTINATIONS)), data.draw(st.sampled_from(RATES))
+    def _start(self, instance: int, name: str, data: st.DataObject, is_slow: bool = False) -> None:
+        """`is_slow`: so that the destination can change before all has moved."""
+        to, rate = data.draw(st.sampled_from(SLOW if is_slow else DESTINATIONS)), data.draw(st.sampled_from(RATES))
+        rate = 1 if is_slow else rate
         self._hear_all(instance)
         source = self.world.queues.get(name)
         if source and source.topic.pending:  # what comes while a task works on it would be another matter
@@ -189,7 +192,7 @@ class Queues(Receiving):
         if also and is_one_of_two:
             self._die(instance, also, data)
         self._do(between, instance, dead if between == "direct" else name, data)
-        self._start(1 - instance, dead, data)
+        self._start(1 - instance, dead, data, data.draw(st.integers(0, 2)) == 0)
         running = [task.to[0] for task in self._newest_tasks() if task.to and task.state == "RUNNING"]
         is_remade: bool = data.draw(st.booleans())
         if running and is_remade:
@@ -219,6 +222,9 @@ class Queues(Receiving):
             self.change(instance, name, {REDRIVE: data.draw(values)})
         elif kind == "purge":
             self.purge(instance, name)
+        elif kind == "encrypt":
+            self.change(instance, name, {"KmsMasterKeyId": "alias/a"})
+            self.change(instance, name, {"SqsManagedSseEnabled": "true"})
         elif kind == "set":
             self.change(instance, name, data.draw(self._values(name, 2)))
         elif kind == "reset" and (queue := self.world.queues.get(name)):
@@ -241,7 +247,7 @@ class Queues(Receiving):
         self._do(kind, instance, name, data)
         if data.draw(st.booleans()):
             self.sleep(data.draw(st.sampled_from([METADATA_AGE_MS_MAX + 1, METADATA_AGE_MS_MAX + 1, 2_000])))
-        self._delete(other, name, 1, data)
+        self._delete(other, name, 2, data)
         self.send(other, to, [self._message(to, data) for _ in range(2)], data)
         self.receive(other, name, request)
         if kind in ("policy", "set"):

@@ -32,7 +32,7 @@ requests = st.fixed_dictionaries(
         "WaitTimeSeconds": st.sampled_from([0, 0, 1, 3, 20]),
         "AttributeNames": st.sampled_from([["All"], ["All"], ["SentTimestamp"], ["x"]]),
         "MessageSystemAttributeNames": st.sampled_from([["All"], ["ApproximateReceiveCount", "MessageGroupId"]]),
-        "MessageAttributeNames": st.sampled_from([["All"], [".*"], ["n"], ["decant.*"], ["s", "b", "x"]]),
+        "MessageAttributeNames": st.sampled_from([["All"], [".*"], ["n"], ["decant.*"], ["s.*"], ["s", "b", "x"]]),
     },
 )
 wrong_requests: list[tuple[str, Any, str]] = [

@@ -38,6 +38,7 @@ started_with: dict[str, st.SearchStrategy[dict[str, str]]] = {
         {},
         optional={
             DELAY: st.sampled_from(["0", "2"]),
+            "MaximumMessageSize": st.just("1024"),
             "ReceiveMessageWaitTimeSeconds": st.just("3"),
             "KmsMasterKeyId": st.just("alias/a"),
         },
@@ -106,7 +107,7 @@ class Sending(Queueing):
                     },
                 )
             )
-        return self._spoilt(given, data) if data.draw(st.integers(0, 11)) == 0 else given
+        return self._spoilt(given, data) if data.draw(st.integers(0, 9)) == 0 else given
 
     def _fifo_members(self) -> st.SearchStrategy[Json]:
         group = st.sampled_from(["a", "a", "a", "b", "b", "c"])
@@ -123,6 +124,7 @@ class Sending(Queueing):
             {"MessageDeduplicationId": "ü"},
             {"MessageBody": 1_024 * "x", "MessageAttributes": {}},
             {"MessageBody": 1_025 * "x", "MessageAttributes": {}},
+            {"MessageBody": 1_017 * "x", "MessageAttributes": {"s": _attribute("s", "y")}},
             {"MessageBody": 1_016 * "x", "MessageAttributes": {"s": _attribute("s", "y")}},
             {"MessageBody": 1_017 * "x", "MessageAttributes": {"s": _attribute("s", "y")}},
             {"MessageAttributes": {"s": {"DataType": "Text", "StringValue": "x"}}},
