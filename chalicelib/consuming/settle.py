@@ -150,6 +150,8 @@ class Settler:
             while owed := batch.owed():
                 cursor, taken = take(batch.cursor, owed)
                 batch.learn(cursor, Plan(moved=batch.moved_out_of(taken)))
+                if cursor:  # the next call may take out of the same lease
+                    self._cache.keep(cursor.key, cursor)
             return NOTHING
 
         self._settle(topic, group_name, batches, plan)

@@ -11,6 +11,7 @@ from tests.model.calls import Calls
 from tests.model.delaying import DelayingMachine
 from tests.model.lasting import Lasting
 from tests.model.pushing import Pushing
+from tests.model.queues import Queues
 from tests.model.tending import Tending
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
@@ -45,3 +46,6 @@ TestTendingAgreesWithTheModel.settings = _settings(12, steps=45)
 
 TestWhatLastsAgreesWithTheModel = Lasting.TestCase
 TestWhatLastsAgreesWithTheModel.settings = _settings(20, steps=50)
+
+TestQueuesOfSqsAgreeWithTheModel = Queues.TestCase
+TestQueuesOfSqsAgreeWithTheModel.settings = _settings(13)

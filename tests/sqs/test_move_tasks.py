@@ -105,6 +105,17 @@ def test_of_several_sources_each_gets_its_own(made: Sqs) -> None:
     assert (bodies(made, "orders"), bodies(made, "bills")) == (["order"], ["bill"])
 
 
+def test_one_step_moves_what_is_from_many_queues(made: Sqs, clock: Clock) -> None:
+    names = [f"orders-{number}" for number in range(6)]
+    for name in names:
+        make(made, name)
+        die(made, name, queue=name)
+    before_ms = clock.ms
+    start(made)
+    assert (tasks(made)[0]["Status"], clock.ms) == ("COMPLETED", before_ms)
+    assert [bodies(made, name) for name in names] == [[name] for name in names]
+
+
 def test_messages_go_to_the_destination_that_is_named(made: Sqs) -> None:
     made.CreateQueue(QueueName="other")
     die(made, "a")
