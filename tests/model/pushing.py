@@ -187,7 +187,6 @@ class Pushing(Pair):
         """Until all that is ready has been in a call, unless calls pause; if it stays, also what was due meanwhile. It
         stays for a group of which a call has failed."""
         self.data, self.calls, began_ms = data, 0, self.now
-        self.idle_since_ms = self.now
         self.is_happy, self.stays_for = data.draw(st.sampled_from([True, True, False])), set()
         self.has_come = False
         self._run(instance, is_staying)
@@ -201,6 +200,7 @@ class Pushing(Pair):
 
     def _run(self, instance: int, is_staying: bool) -> None:
         self.running.append(instance)
+        self.idle_since_ms = self.now
         self.clients[instance].api.service.pushing.run("orders", is_staying)
         self.running.pop()
         if self.failure:
