@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.model.cursor import Hold
 from tests.model.model import Json
-from tests.model.sqs import ARN, ID, ORIGIN, SOURCE, Pending, Queue, as_new
+from tests.model.sqs import ARN, ID, ORIGIN, SOURCE, Pending, Queue, World, as_new
 
 NO_SOURCE = "CouldNotDetermineMessageSource"
 NO_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
@@ -64,7 +64,7 @@ class Task:
 class Moving:
     """What the steps of tasks do, from one instant to another."""
 
-    queues: dict[str, Queue]
+    world: World
     now: int
     until_ms: int
     pause_ms_max: int
@@ -86,7 +86,7 @@ class Moving:
         if not task.left:
             return task.end("COMPLETED")
         most = max(1, min((task.rate or 500) // 10, 50, task.left))
-        offsets = source.in_turn(0, self.now, most, source.policy and source.policy[1])[:most]
+        offsets = source.in_turn(0, self.now, most, self.world.max_attempts(source))[:most]
         if not offsets:
             return False if self._waits(source) else task.end("COMPLETED")
         before = {offset: cursor.attempts_of(offset) for offset in offsets}
@@ -98,15 +98,14 @@ class Moving:
                 return task.end("FAILED", reason)
             for offset in own:
                 del cursor.holds[offset]
-                self._arrive(self.queues[name], source.topic.logs[0][offset])
+                self._arrive(self.world.queues[name], source.topic.logs[0][offset])
             task.moved += len(own)
             task.next_ms = max(task.next_ms, self.now) - -1_000 * len(own) // (task.rate or 500)
         return task.left > 0 or task.end("COMPLETED")
 
     def _waits(self, source: Queue) -> bool:
         """Whether there are messages behind others in flight."""
-        most = source.policy and source.policy[1]
-        doomed = source.group.cursors[0].doomed(self.now, most)
+        doomed = source.group.cursors[0].doomed(self.now, self.world.max_attempts(source))
         return source.ready_count(0, self.now) > len(doomed)
 
     def _by_target(self, task: Task, offsets: list[int]) -> dict[str, list[int]]:
@@ -119,7 +118,7 @@ class Moving:
     def _why_not(self, task: Task, name: str, offsets: list[int]) -> str | None:
         if not name:
             return NO_SOURCE
-        target = self.queues.get(name)
+        target = self.world.queues.get(name)
         if target is None or (task.to and task.to[1] != target.id):
             return NO_QUEUE
         if not task.to and (target.policy is None or target.policy[0] != task.source.topic.name):
@@ -139,7 +138,7 @@ class Moving:
 
     def _arrive(self, target: Queue, message: Json) -> None:
         if target.owns_topic:
-            target.topic.has_delayed = True
+            target.topic.let_wait(self.now)
             target.topic.pending.append(Pending(as_new(message), None, self.now, self.now))
             return
         number, offset = map(int, message["properties"][ORIGIN].split(":"))

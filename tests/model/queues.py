@@ -102,7 +102,7 @@ class Queues(Receiving):
         task = Task(task_id, source, target, rate, count, began_ms)
         assert answer == {"TaskHandle": task.handle}
         self.tasks.setdefault(source.id, []).insert(0, task)
-        self._work(Moving(self.world.queues, began_ms, began_ms + AT_ONCE_MS, AT_ONCE_PAUSE_MS, [task]))
+        self._work(Moving(self.world, began_ms, began_ms + AT_ONCE_MS, AT_ONCE_PAUSE_MS, [task]))
 
     def _unstartable(self, source: Queue | None, to: str | None) -> Refused | None:
         missing = "The resource that you specified for the {} parameter doesn't exist."
@@ -131,7 +131,7 @@ class Queues(Receiving):
             self.settle_doubt(queue)
         began_ms, service = self.now, self.clients[instance].api.service
         service.sweeps.move(service.moves)
-        self._work(Moving(self.world.queues, began_ms, began_ms + SWEEP_MS, SWEEP_PAUSE_MS, going))
+        self._work(Moving(self.world, began_ms, began_ms + SWEEP_MS, SWEEP_PAUSE_MS, going))
 
     def _newest_tasks(self) -> Iterator[Task]:
         for queue in self.world.queues.values():

@@ -162,7 +162,7 @@ class Receiving(Sending):
         others = [number for number in range(len(queue.group.cursors)) if number not in by_queue]
         if left:
             assert not any(queue.in_turn(number, self.now, left, most) for number in others)
-            assert places or not queue.topic.due(self.now)
+            assert places or not queue.topic.due(self.now), (queue.topic.due(self.now), self.now)
             self.demand_moved(set() if queue.is_fifo else doomed)
 
     def _places(self, queue: Queue, asked: Asked, messages: list[Json]) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from chalicelib.base.limits import DEDUP_MS
+from chalicelib.base.limits import DEDUP_MS, METADATA_AGE_MS_MAX
 from tests.model.model import Json
 from tests.model.queueing import DEAD, ID_RULE, NOT_OF_QUEUE, SINGLE, TOPIC, Queueing, instances
 from tests.model.sqs import (
@@ -152,6 +152,9 @@ class Sending(Queueing):
                 self._judge_sent(queue, messages[0], answer)
         else:
             self._judge_batch(queue, messages, answer)
+        since_ms = queue.topic.delayed_since_ms if queue else None
+        if since_ms is not None and self.now - since_ms <= METADATA_AGE_MS_MAX:
+            self.outdated(name, 1 - instance)  # it need not know yet that messages wait here
         self._learn(queue)
 
     def _judge_batch(self, queue: Queue, messages: list[Json], answer: Json | Refused) -> None:
@@ -253,7 +256,8 @@ class Sending(Queueing):
         assert has_waited == (due_ms is not None)
         assert not has_waited or place == due_ms
         assert number is None or number == sequence_number(decant_queue, place)
-        topic.has_delayed = topic.has_delayed or has_waited
+        if has_waited:
+            topic.let_wait(self.now)
         key = given["MessageGroupId"] if queue.is_fifo else None
         tag = attributes.get("decant.tag", {}).get("StringValue")
         shown = {"body": given["MessageBody"], "key": key, "tag": tag, "properties": self._properties(queue, given)}

@@ -142,11 +142,19 @@ class SqsTopic:
     retention_ms: int
     for_sqs: bool = True
     pending: list[Pending] = field(default_factory=list)
-    has_delayed: bool = False
+    delayed_since_ms: int | None = None
+    """When the first message came that had to wait, be it for no time."""
     lives_ms: dict[tuple[int, int], int] = field(default_factory=dict)
     dedup: dict[tuple[Any, ...], tuple[int, str, str]] = field(default_factory=dict)
     """When each deduplication id was first used, and for which message: its id, and its sequence number."""
     groups: dict[str, Group] = field(default_factory=dict)
+
+    @property
+    def has_delayed(self) -> bool:
+        return self.delayed_since_ms is not None
+
+    def let_wait(self, now: int) -> None:
+        self.delayed_since_ms = now if self.delayed_since_ms is None else self.delayed_since_ms
 
     def meet(self, message: Json, pending: Pending, now: int) -> None:
         """A message that was on its way is in the log: as it was sent, not early, and in its place."""
@@ -397,7 +405,7 @@ class World:
             return None
         reason, attempt = self.dying.pop(place, EXPIRED), cursor.holds[offset].attempt
         bury(cursor, offset)
-        topic.has_delayed = True
+        topic.let_wait(now)
         shown = dead(source.topic.logs[number][offset], source.name, attempt, reason)
         found = Pending(shown, None, message["stored_at_ms"], message["sent_at_ms"])
         topic.pending.append(found)
