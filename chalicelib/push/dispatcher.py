@@ -205,9 +205,9 @@ class Dispatcher:
 
     def _grow(self, run: _Run, view: GroupView, push: Push) -> None:
         """Starts another caller if more is ready, as many as there are slots."""
-        if not self._popper.has_ready(view):
+        if run.helpers >= push.concurrency - 1 or not self._popper.has_ready(view):
             return
-        with run.lock:
+        with run.lock:  # another caller may have started one meanwhile
             is_one_more = run.helpers < push.concurrency - 1
             run.helpers += is_one_more
         if is_one_more:
