@@ -27,7 +27,7 @@ class Taking:
         assert len(taken_from) <= 1
         for queue in range(self.topic.readers):
             if queue in taken_from:
-                self._take(queue, self._cursor(queue), messages)
+                self._take(queue, self._cursor(queue), messages, seen["queues"][queue]["next_offset"])
                 self._pass_as_seen(self._cursor(queue), queue, seen)
             elif self._has_something(queue):
                 assert messages, "something was ready"
@@ -62,7 +62,8 @@ class Taking:
             cursor.next = passed.stop
             self._note_pop(cursor)
 
-    def _take(self, queue: int, cursor: Cursor, messages: list[Json]) -> None:
+    def _take(self, queue: int, cursor: Cursor, messages: list[Json], end: int | None = None) -> None:
+        """`end`: where the pop that took them has got to."""
         given = {message["offset"]: message for message in messages}
         self._bury(cursor)
         taken: list[int] = []
@@ -70,6 +71,8 @@ class Taking:
         while not is_over and len(taken) < self.asked.max_messages:
             batch = self._batch(cursor, queue, self.asked.max_messages - len(taken), taken)
             unwanted = self._unwanted(cursor, queue)
+            if end is not None and self._may_stop(cursor, queue, end):
+                batch = [offset for offset in batch if offset < end]
             is_over = all(offset in given or offset in unwanted for offset in batch)
             for offset in batch:
                 self._take_one(cursor, queue, offset, given, unwanted)
@@ -87,6 +90,12 @@ class Taking:
         else:
             _pass(cursor, offset)
         self._note_pop(cursor)
+
+    def _may_stop(self, cursor: Cursor, queue: int, end: int) -> bool:
+        """Whether an instance may take this for the end of the log: behind what it has cached, all may be removed. Its
+        next pop goes on."""
+        is_inside = cursor.next < end < len(self.topic.logs[queue])
+        return is_inside and self.topic.may_be_gone(queue, end, self.now)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
