@@ -230,7 +230,7 @@ class Queueing(Pair):
         topic = stood or SqsTopic(name, next(self.ids), [[] for _ in range(queues)], retention_ms)
         world.topics[topic.name] = topic
         if is_own and topic.retention_ms != retention_ms:
-            topic.retain(retention_ms)
+            topic.retain(retention_ms, self.now)
         is_late = stood is not None and (is_own or tags["decant:start"] == "latest")
         starts = [len(log) if is_late else 0 for log in topic.logs]
         purged_at_ms = began_ms + CLOCKS_APART_MS if is_late and topic.has_delayed else None
@@ -250,7 +250,7 @@ class Queueing(Pair):
             if key == VISIBILITY:
                 settings["invisible_ms"] = int(text) * 1_000
             elif key == RETENTION:
-                queue.topic.retain(int(text) * 1_000)
+                queue.topic.retain(int(text) * 1_000, self.now)
             elif key == DELAY and not queue.keeps_delay:
                 settings["delay_ms"] = int(text) * 1_000
             elif key == REDRIVE:

@@ -296,7 +296,7 @@ class Queues(Receiving):
 
     def _pop(self, instance: int, queue: Queue, data: st.DataObject) -> None:
         most, invisible_ms = data.draw(st.sampled_from([1, 2, 10])), data.draw(st.sampled_from([0, 1_500, 30_000]))
-        is_there = self.world.has_any(queue, self.now)
+        is_there = self.world.has_any(queue, self.now, self.now)
         answer = self._post(instance, queue, "pop", max_messages=most, invisible_ms=invisible_ms)
         self._learn(queue)
         messages = answer["messages"]

@@ -177,9 +177,12 @@ class SqsTopic:
         self.lives_ms[message["queue"], message["offset"]] = self.retention_ms
         self.logs[message["queue"]].append(message)
 
-    def retain(self, retention_ms: int) -> None:
-        self.retention_ms = retention_ms
-        self.lives_ms = {place: min(life_ms, retention_ms) for place, life_ms in self.lives_ms.items()}
+    def retain(self, retention_ms: int, now: int) -> None:
+        """A shorter retention counts for all messages, a longer one for those that are stored from then on."""
+        is_longer, self.retention_ms = retention_ms > self.retention_ms, retention_ms
+        for (queue, offset), life_ms in self.lives_ms.items():
+            is_new = is_longer and self.logs[queue][offset]["stored_at_ms"] >= now
+            self.lives_ms[queue, offset] = retention_ms if is_new else min(life_ms, retention_ms)
 
     def has_expired(self, queue: int, offset: int, now: int) -> bool:
         stored_at_ms: int = self.logs[queue][offset]["stored_at_ms"]
@@ -376,20 +379,24 @@ class World:
 
     def next_chance(self, queue: Queue, since: int, until: int) -> int | None:
         """The first instant from which a receive that waits can take something."""
-        return next((at for at in sorted({*self._instants(queue, since, until)}) if self.has_any(queue, at)), None)
+        return next(
+            (at for at in sorted({*self._instants(queue, since, until)}) if self.has_any(queue, at, since)), None
+        )
 
     def _instants(self, queue: Queue, since: int, until: int) -> Iterator[int]:
         holds = [hold.until_ms for cursor in queue.group.cursors for hold in cursor.holds.values()]
         delay_ms = queue.group.settings["delay_ms"]
         ripe = [message["stored_at_ms"] + delay_ms for log in queue.topic.logs for message in log] if delay_ms else []
-        due = [(each.due_ms or 0) + late for each in queue.topic.pending for late in (0, delay_ms)]
+        due = [max(each.due_ms or 0, since) + delay_ms for each in queue.topic.pending]
         yield from (at for at in [since, *holds, *ripe, *due] if since <= at <= until)
 
-    def has_any(self, queue: Queue, now: int) -> bool:
+    def has_any(self, queue: Queue, now: int, since: int) -> bool:
+        """Whether a receive can take something that has looked for it from `since` on: what is due comes into the log
+        when somebody looks, and there the group's delay begins."""
         most, purged_at_ms = self.max_attempts(queue), queue.group.purged_at_ms or 0
         delay_ms = queue.group.settings["delay_ms"]
         coming = [each for each in queue.topic.pending if each.sent_at_ms > purged_at_ms]
-        if any((each.due_ms or 0) + delay_ms <= now for each in coming):
+        if any(max(each.due_ms or 0, since) + delay_ms <= now for each in coming):
             return True
         return any(queue.in_turn(number, now, 10, most) for number in range(len(queue.group.cursors)))
 
