@@ -55,7 +55,7 @@ from tests.simulation.plans import (
 from tests.simulation.world import World, play
 from tests.support.emulators import ROOT
 
-SEEDS = 1_250
+SEEDS = 750
 SEEDS_A_TEST = 150
 """So that no process has much to do when the others have nothing left."""
 
