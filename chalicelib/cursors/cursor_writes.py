@@ -269,12 +269,12 @@ def purged(key: Key, letters: int) -> Write:
     return Write(key, (writes.Exists(("epoch",)),), (writes.Add(("dead",), -letters),))
 
 
-def ends(lease: Lease, indexes: Collection[int], has_witness: bool) -> bool:
+def ends(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> bool:
     """Whether acking these messages removes the lease: it owes no others, and need not stay for those it has lost."""
     return set(lease.owed) <= set(indexes) and not (has_witness and lease.moved)
 
 
-def ack(lease: Lease, indexes: Collection[int], has_witness: bool) -> Change:
+def ack(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> Change:
     """Settles messages of a lease. The last ack removes the lease; earlier ones append a mark, which needs no
     compare-and-swap, so that consumers of one lease do not hinder each other. Now and then the marks are merged."""
     if ends(lease, indexes, has_witness):

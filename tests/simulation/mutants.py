@@ -281,7 +281,7 @@ def acks_by_offset() -> Any:
         for _, shown in self.receipts:
             for each in self.cursor.owing:
                 if each.owes(shown.offset) and each.path not in [effect.path for effect in change.effects]:
-                    change += cursor_writes.ack(each, [shown.offset - each.start], True)
+                    change += cursor_writes.ack(each, [shown.offset - each.start])
         return receipt_batch.Plan(change, self.tokens)
 
     return together(
