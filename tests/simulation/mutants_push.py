@@ -33,12 +33,15 @@ def slots_that_anybody_takes() -> Any:
 @planted
 def slots_without_end() -> Any:
     """There are as many calls as there are callers."""
-    true = slots.Slots.take
+    true_take, true_kept = slots.Slots.take, slots.Slots.kept
 
     def take(self: Any, group: Any, push: Any) -> Any:
-        return true(self, group, Push({**push.given, "concurrency": 100}))
+        return true_take(self, group, Push({**push.given, "concurrency": 100}))
 
-    return patch.object(slots.Slots, "take", take)
+    def kept(self: Any, slot: Any, push: Any) -> Any:
+        return true_kept(self, slot, Push({**push.given, "concurrency": 100}))
+
+    return together(patch.object(slots.Slots, "take", take), patch.object(slots.Slots, "kept", kept))
 
 
 @planted
