@@ -26,7 +26,7 @@ class TraceEvent(Answer):
 
     event: What a call did. `dead`: the message became a dead letter.
     at_ms: When.
-    attempt: The number of the delivery that it is about. 0: it was redriven, and not delivered since.
+    attempt: The number of the delivery that it is about. 0: it was redriven or moved back, and not delivered since.
     consumer_id: Who popped it. Missing if the pop gave none.
     invisible_until_ms: The end of the lease that a pop or an extend made. Missing otherwise.
     reason: Why it was nacked or buried, or is dead. Missing if no reason was given."""

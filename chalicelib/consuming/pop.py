@@ -277,9 +277,8 @@ class Popper:
             seen = view.cursor
             view.carry(own)
             now = self._runtime.now()
-            is_close = view.group.max_in_flight - view.cursor.live(now) < view.ask.max_messages
-            is_in_doubt = (view.group.ordered and own.leaves_a_rest(seen)) or (is_close and own.is_unseen(seen))
-            if is_in_doubt or own.is_late(seen, now):
+            is_held_up = view.group.ordered and own.leaves_a_rest(seen)
+            if is_held_up or own.is_late(seen, now) or (own.is_unseen(seen) and _is_close_to_cap(view, now)):
                 self._settler.acknowledge(view.topic, view.group.name, [own])
                 view.riding = None
                 view.learn(own.cursor)
@@ -344,6 +343,12 @@ class Popper:
             if batch.cursor.queue in waiting and waiting[batch.cursor.queue] <= until:
                 return batch.cursor.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
+
+
+def _is_close_to_cap(view: QueueView, now: int) -> bool:
+    """Whether the cap may leave less than is asked for. What is due counts against it until it is taken."""
+    counted = view.cursor.live(now) + sum(len(lease.owed) for lease in view.cursor.due(now))
+    return view.group.max_in_flight - counted < view.ask.max_messages
 
 
 def _in_order(view: QueueView, deliveries: Sequence[Delivery], in_turn: Sequence[int]) -> list[Delivery]:

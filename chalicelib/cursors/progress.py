@@ -60,9 +60,9 @@ class QueueProgress(Answer):
 def progress(
     queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int, ripe: int | None = None
 ) -> QueueProgress:
-    """Expired leases, due retries and messages set aside count as ready; expired messages that were never delivered do
-    not.
-    `ripe`: the offset up to which the group's `delay_ms` holds none back. None: there is no delay."""
+    """Expired leases, due retries and messages set aside count as ready, but for those that were never delivered and
+    are past the retention. `ripe`: the offset up to which the group's `delay_ms` holds none back. None: there is no
+    delay."""
     due = [lease.owed_offsets for lease in cursor.owing if lease.is_due(now)]
     aside = [offset for lease in cursor.owing if lease.is_aside for offset in lease.owed_offsets if offset >= first]
     end = max(end, cursor.next)

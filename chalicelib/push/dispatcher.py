@@ -151,7 +151,7 @@ class Dispatcher:
             ask = Pop(max_messages=push.batch, invisible_ms=push.timeout_ms + LEASE_SPARE_MS, consumer_id=CONSUMER_ID)
             view = self._popper.look(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
             run.group = view.group
-            if (run.group.push or push) == push:
+            if (view.group.push or push) == push:
                 return view
 
     def _work(self, run: _Run, slot: Slot, pause: Pause, view: GroupView) -> bool:
@@ -178,10 +178,11 @@ class Dispatcher:
         that are left."""
         held, has_called = slot, False
         while (push := _push_of(view)) and (kept := self._slots.kept(held, push)):
+            held = kept
             deliveries = self._popped(run, view, receipts)
             if not deliveries:
                 break
-            held, has_called = kept, True
+            has_called = True
             self._grow(run, view, push)
             outcome = self._call(held, view, push, deliveries)
             if outcome is None:
