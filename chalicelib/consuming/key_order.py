@@ -45,12 +45,13 @@ class KeyOrder:
         known, owed, window = self._looked(view, max(1, want), now, riding)
         in_turn = owed.in_turn(known, window.wanted)
         freed = freed_by(riding, now)
+        expired_ms = view.topic.expired_ms(now) if most is None else 0
         most = want if most is None else most
-        choice = key_plan.choose(view.cursor, view.group, in_turn, most, now, freed)
+        choice = key_plan.choose(view.cursor, view.group, in_turn, most, now, freed, expired_ms)
         picked = key_plan.arrange(view.cursor, window, choice)
         if not picked.count:  # too many would be set aside: those that come first leave the fewest
             by_offset = sorted(in_turn, key=lambda ready: ready.offset)
-            choice = key_plan.choose(view.cursor, view.group, by_offset, most, now, freed)
+            choice = key_plan.choose(view.cursor, view.group, by_offset, most, now, freed, expired_ms)
             picked = key_plan.arrange(view.cursor, window, choice)
         picked = replace(picked, has_witnesses=view.group.settle_by == BY_RECEIPT)
         is_gone = len(window.offsets) == PASSED_AT_ONCE_MAX and not window.wanted

@@ -55,6 +55,10 @@ class Ready:
     since_ms: int
     lease: Lease | None
 
+    def is_over(self, expired_ms: int) -> bool:
+        """Whether it was set aside and has expired: a claim settles it, and delivers another."""
+        return self.lease is not None and self.lease.is_aside and self.since_ms <= expired_ms
+
 
 @record
 class Window:
@@ -136,14 +140,20 @@ class Choice:
     is_partial: bool
 
 
-def choose(cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, now: int, freed: int) -> Choice:
+def choose(
+    cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, now: int, freed: int, expired_ms: int = 0
+) -> Choice:
     """The first of these messages, as many as are wanted, may be in flight, and fit the cursor and one write. None is
-    left out before another of its key. `freed`: how many messages in flight the riding acks settle."""
+    left out before another of its key. `freed`: how many messages in flight the riding acks settle. `expired_ms`: what
+    was set aside and stored by then is not among those that are wanted."""
     room = group.max_in_flight - (cursor.live(now) - freed)
     chosen: list[Ready] = []
     places: set[tuple[str, int]] = set()
     stretches = 0
-    for each in _with_slots(cursor, in_turn)[:want]:
+    left = want
+    for each in _with_slots(cursor, in_turn):
+        if not left:
+            break
         if len(chosen) >= room:
             return Choice(chosen, True, False)
         if each.lease:
@@ -153,6 +163,7 @@ def choose(cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, no
                 return Choice(chosen, False, True)
             places.add((token, offset))
         chosen.append(each)
+        left -= not each.is_over(expired_ms)
     return Choice(chosen, len(chosen) < min(want, len(in_turn)), False)
 
 

@@ -294,7 +294,7 @@ class Popper:
         popped = Popped(is_limited=picked.is_limited)
         try:
             if allowed:
-                popped = self._claim(view, allowed)
+                popped = self._claim(view, min(allowed, want))
                 popped.is_limited = popped.is_limited or picked.is_limited
         except StoreUnavailable:
             allowed = 0 if view.ask.attempt_id else allowed  # keeps the permits of what it may have leased

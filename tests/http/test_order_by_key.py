@@ -450,6 +450,24 @@ def test_the_keys_of_one_topic_are_not_taken_for_those_of_another(client: Client
         assert (len(first), len(second)) == (1, name == "one")
 
 
+def test_a_pop_settles_all_at_once_that_was_set_aside_and_has_expired(
+    topic: Topic, group: Group, store: TroubledStore, clock: Clock
+) -> None:
+    topic.client.put(topic.path, retention_ms=60_000)
+    for _ in range(4):
+        keyed(topic, *["a1"] * 90, "b1")
+    held = group.take_one(invisible_ms=HOUR_MS)
+    for _ in range(6):
+        group.ack(*group.pop(max_messages=10)["messages"] or ["x"])
+    clock.sleep(60_000)
+    keyed(topic, "c1")
+    group.ack(held)
+    asked: list[str] = []
+    store.before = lambda verb, _about: asked.append(verb)
+    assert bodies(group.pop(max_messages=1)["messages"]) == ["c1"]
+    assert len(asked) < 20
+
+
 def test_what_was_set_aside_expires_like_what_was_never_taken(topic: Topic, group: Group, clock: Clock) -> None:
     topic.client.put(topic.path, retention_ms=60_000)
     keyed(topic, "a1", "a2", "b1")

@@ -105,7 +105,7 @@ class Taking:
         if cursor.by_key:
             others = moved_cursor(cursor)  # what the same answer brings holds up no other
             others.holds = {offset: hold for offset, hold in cursor.holds.items() if offset not in besides}
-            return others.in_turn(self.now, log, {*unwanted, *besides}, want)[:want]
+            return self._first(cursor, queue, others.in_turn(self.now, log, {*unwanted, *besides}, want), want)
         if cursor.ordered and any(hold.until_ms > self.now for hold in cursor.holds.values()):
             return []
         batch = [offset for offset in cursor.due(self.now) if offset not in besides][:want]
@@ -116,6 +116,16 @@ class Taking:
             batch.append(offset)
             left -= offset not in unwanted
         return batch
+
+    def _first(self, cursor: Cursor, queue: int, in_turn: list[int], want: int) -> list[int]:
+        """So many, and before the last of these what was set aside and has expired."""
+        first: list[int] = []
+        for offset in in_turn:
+            if want <= 0:
+                break
+            first.append(offset)
+            want -= not (offset in cursor.aside and self.topic.has_expired(queue, offset, self.now))
+        return first
 
     def _unwanted(self, cursor: Cursor, queue: int) -> set[int]:
         """What lies ahead and is passed."""
