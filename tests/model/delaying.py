@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from tests.model.dying import DyingMachine
 from tests.model.machine import instances, new_messages
-from tests.model.model import Json, Topic
+from tests.model.model import Json, judge_waiting
 
 delays = st.sampled_from([1, 500, 500, 2_000, 10_000, 70_000])
 
@@ -28,23 +26,13 @@ class DelayingMachine(DyingMachine):
         name, _ = data.draw(self._places())
         if self._is_believer(instance, name):
             return
-        path, query = f"/topics/{name}/delayed", {"limit": limit}
-        answer = self.clients[instance].get(path, **query)
+        client, path = self.clients[instance], f"/topics/{name}/delayed"
+        answer = client.get(path, limit=limit)
         if self._is_refused(answer, name):
             return
-        listed: list[Json] = answer.json["messages"]
-        while token := answer.json["next"]:
-            answer = self.clients[instance].get(path, **query, next=token)
-            listed += answer.json["messages"]
+        listed = self.rest_of(instance, path, answer, "messages", limit)
         topic = self.model.topics[name]
-        assert {message["message_id"]: message for message in listed} == _shown(topic)
-        dues = [message["deliver_at_ms"] for message in listed]
-        assert dues == sorted(dues)
-        counts = Counter(waiting.queue for waiting in topic.waiting.values())
-        assert self.clients[instance].get(f"/topics/{name}/waiting").json == {
-            "waiting": len(listed),
-            "queues": [{"queue": queue, "waiting": counts[queue]} for queue in range(len(topic.logs))],
-        }
+        judge_waiting(topic, len(topic.logs), listed, client.get(f"/topics/{name}/waiting").json)
 
     @rule(instance=instances, data=st.data())
     def cancel(self, instance: int, data: st.DataObject) -> None:
@@ -65,11 +53,3 @@ class DelayingMachine(DyingMachine):
             assert answer.problem == (409, "AlreadyDelivered")
         else:
             assert answer.problem == (404, "MessageNotFound")
-
-
-def _shown(topic: Topic) -> dict[str, Json]:
-    """As a list shows them."""
-    return {
-        message_id: {**waiting.shown, "deliver_at_ms": waiting.due_ms, "sent_at_ms": waiting.sent_at_ms}
-        for message_id, waiting in topic.waiting.items()
-    }

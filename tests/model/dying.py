@@ -7,7 +7,7 @@ from hypothesis.stateful import precondition, rule
 
 from tests.model.cursor import Letter
 from tests.model.machine import Machine, instances, path_of, reasons
-from tests.model.model import Group, Json
+from tests.model.model import Group
 from tests.support.client import Client
 
 _DEATH = {"attempts", "reason", "dead_at_ms"}
@@ -35,11 +35,7 @@ class DyingMachine(Machine):
         answer = client.get(path, limit=limit)
         if self._is_refused(answer, *place):
             return
-        listed: list[Json] = answer.json["messages"]
-        while token := answer.json["next"]:
-            answer = client.get(path, limit=limit, next=token)
-            assert len(answer.json["messages"]) <= limit
-            listed += answer.json["messages"]
+        listed = self.rest_of(instance, path, answer, "messages", limit)
         topic = self.model.topics[place[0]]
         letters = _letters(topic.groups[place[1]])
         assert [(each["queue"], each["offset"]) for each in listed] == list(letters)

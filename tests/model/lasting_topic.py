@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from tests.model.cursor import Cursor
-from tests.model.model import NEVER_MS, Group, Json, Topic
+from tests.model.model import NEVER_MS, Group, Json, Topic, progress_with
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
@@ -217,17 +217,7 @@ def progress(topic: LastingTopic, cursor: Cursor, queue: int, now: int) -> Json:
     log = topic.logs[queue]
     first = topic.first(queue, now)
     ready = [offset for offset in cursor.ready(now, len(log)) if offset in cursor.holds or offset >= first]
-    return {
-        "queue": queue,
-        "committed_offset": cursor.committed(),
-        "next_offset": cursor.next,
-        "end_offset": len(log),
-        "ready": len(ready),
-        "in_flight": cursor.in_flight(now),
-        "oldest_ready_at_ms": log[ready[0]]["stored_at_ms"] if ready else None,
-        "last_pop_at_ms": cursor.last_pop_at_ms,
-        "last_consumer_id": cursor.last_consumer_id,
-    }
+    return progress_with(ready, cursor, queue, log, now)
 
 
 def forgive(topic: LastingTopic, group: Group, seen: Json, now: int) -> Json:

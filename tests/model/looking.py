@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
 from tests.model.lasting_topic import LastingTopic
-from tests.model.model import Json
+from tests.model.model import Json, judge_waiting
 from tests.model.pair import Pair
 
 TOPIC = "orders"
@@ -150,23 +149,8 @@ class Looking(Pair):
     def list_what_waits(self, instance: int, data: st.DataObject) -> None:
         client, path, topic, limit = self.clients[instance], f"{PATH}/delayed", self.topic, data.draw(limits)
         answer = client.get(path, limit=limit)
-        listed: list[Json] = answer.json["messages"]
-        while token := answer.json["next"]:
-            answer = client.get(path, limit=limit, next=token)
-            assert len(answer.json["messages"]) <= limit
-            listed += answer.json["messages"]
-        shown = {
-            message_id: {**waiting.shown, "deliver_at_ms": waiting.due_ms, "sent_at_ms": waiting.sent_at_ms}
-            for message_id, waiting in topic.waiting.items()
-        }
-        assert {message["message_id"]: message for message in listed} == shown
-        dues = [message["deliver_at_ms"] for message in listed]
-        assert dues == sorted(dues)
-        counts = Counter(waiting.queue for waiting in topic.waiting.values())
-        assert client.get(f"{PATH}/waiting").json == {
-            "waiting": len(listed),
-            "queues": [{"queue": queue, "waiting": counts[queue]} for queue in range(topic.readers)],
-        }
+        listed = self.rest_of(instance, path, answer, "messages", limit)
+        judge_waiting(topic, topic.readers, listed, client.get(f"{PATH}/waiting").json)
 
     def cancel(self, instance: int, data: st.DataObject) -> None:
         """Once it is delivered, that is known until a sweep may have removed it."""

@@ -4,6 +4,7 @@ nothing is cached."""
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -178,7 +179,11 @@ def details(topic: Topic, name: str, now: int) -> Json:
 
 def _queue(topic: Topic, group: Group, queue: int, now: int) -> Json:
     cursor, log = group.cursors[queue], topic.logs[queue]
-    ready = cursor.ready(now, len(log))
+    return progress_with(cursor.ready(now, len(log)), cursor, queue, log, now)
+
+
+def progress_with(ready: list[int], cursor: Cursor, queue: int, log: list[Json], now: int) -> Json:
+    """A group's progress in a queue, where these are ready."""
     return {
         "queue": queue,
         "committed_offset": cursor.committed(),
@@ -190,6 +195,19 @@ def _queue(topic: Topic, group: Group, queue: int, now: int) -> Json:
         "last_pop_at_ms": cursor.last_pop_at_ms,
         "last_consumer_id": cursor.last_consumer_id,
     }
+
+
+def judge_waiting(topic: Topic, queues: int, listed: list[Json], counted: Json) -> None:
+    """All that waits is listed, by due time, and counted in each of the queues."""
+    assert {message["message_id"]: message for message in listed} == {
+        message_id: {**waiting.shown, "deliver_at_ms": waiting.due_ms, "sent_at_ms": waiting.sent_at_ms}
+        for message_id, waiting in topic.waiting.items()
+    }
+    dues = [message["deliver_at_ms"] for message in listed]
+    assert dues == sorted(dues)
+    counts = Counter(waiting.queue for waiting in topic.waiting.values())
+    waits = [{"queue": queue, "waiting": counts[queue]} for queue in range(queues)]
+    assert counted == {"waiting": len(listed), "queues": waits}
 
 
 def _is_before(waiting: Waiting, other: Waiting) -> bool:

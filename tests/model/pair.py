@@ -7,8 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from chalicelib import wiring
 from chalicelib.push.outside import NOWHERE, Outside
-from tests.model.model import Model
-from tests.support.client import Client
+from tests.model.model import Json, Model
+from tests.support.client import Answer, Client
 
 
 class Pair(RuleBasedStateMachine):
@@ -26,6 +26,16 @@ class Pair(RuleBasedStateMachine):
     @property
     def now(self) -> int:
         return self.clock.ms
+
+    def rest_of(self, instance: int, path: str, page: Answer, items: str, limit: int) -> list[Json]:
+        """All items of a list, of which this is the first page. No page has more than the limit."""
+        listed = list[Json](page.json[items])
+        assert len(listed) <= limit
+        while token := page.json["next"]:
+            page = self.clients[instance].get(path, limit=limit, next=token)
+            assert 1 <= len(page.json[items]) <= limit
+            listed += page.json[items]
+        return listed
 
     def teardown(self) -> None:
         wiring.use(None)

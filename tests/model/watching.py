@@ -68,13 +68,7 @@ class Watching(Keeping):
             assert seen == {**topic.settings, "groups": sorted(topic.groups), "queue_offsets": ends}
 
     def _paged(self, instance: int, path: str, name: str, limit: int) -> list[Json]:
-        page = self.clients[instance].get(path, limit=limit).json
-        listed: list[Json] = page[name]
-        while page["next"]:
-            page = self.clients[instance].get(path, limit=limit, next=page["next"]).json
-            assert 1 <= len(page[name]) <= limit
-            listed += page[name]
-        return listed
+        return self.rest_of(instance, path, self.clients[instance].get(path, limit=limit), name, limit)
 
     def scrape(self, instance: int, data: st.DataObject) -> None:
         counts = self.counts[instance]
