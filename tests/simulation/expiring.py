@@ -75,10 +75,11 @@ class Archivist:
             self.look()
 
     def look(self) -> None:
-        seen, shown, history = History(), History(), self._world.history
+        seen, history = History(), self._world.history
         service, topic = self._world.instance(NONE), self._world.topic
-        read_log(service, topic, shown)
-        history.looks.append(Look(self._world.now, set(shown.log)))
+        read_log(service, topic, seen)
+        history.looks.append(Look(self._world.now, set(seen.log)))
+        # And what has expired; but an instance that has cached what was removed since may not read on behind that.
         read_log(service, replace(topic, retention_ms=NEVER_MS), seen)
         for place, body in seen.log.items():
             if (
