@@ -45,7 +45,7 @@ class KeyOrder:
         known, owed, window = self._looked(view, max(1, want), now, riding)
         in_turn = owed.in_turn(known, window.wanted)
         freed = freed_by(riding, now)
-        expired_ms = view.topic.expired_ms(now) if most is None else 0
+        expired_ms = view.topic.expired_ms(now) if most is None else -1
         most = want if most is None else most
         choice = key_plan.choose(view.cursor, view.group, in_turn, most, now, freed, expired_ms)
         picked = key_plan.arrange(view.cursor, window, choice)

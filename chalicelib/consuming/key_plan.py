@@ -141,7 +141,7 @@ class Choice:
 
 
 def choose(
-    cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, now: int, freed: int, expired_ms: int = 0
+    cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, now: int, freed: int, expired_ms: int = -1
 ) -> Choice:
     """The first of these messages, as many as are wanted, may be in flight, and fit the cursor and one write. None is
     left out before another of its key. `freed`: how many messages in flight the riding acks settle. `expired_ms`: what
