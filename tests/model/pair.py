@@ -27,13 +27,14 @@ class Pair(RuleBasedStateMachine):
     def now(self) -> int:
         return self.clock.ms
 
-    def rest_of(self, instance: int, path: str, page: Answer, items: str, limit: int) -> list[Json]:
-        """All items of a list, of which this is the first page. No page has more than the limit."""
+    def rest_of(self, instance: int, path: str, page: Answer, items: str, limit: int, least: int = 1) -> list[Json]:
+        """All items of a list, of which this is the first page. No page has more than the limit, or fewer than
+        `least`, but the first."""
         listed = list[Json](page.json[items])
         assert len(listed) <= limit
         while token := page.json["next"]:
             page = self.clients[instance].get(path, limit=limit, next=token)
-            assert 1 <= len(page.json[items]) <= limit
+            assert least <= len(page.json[items]) <= limit
             listed += page.json[items]
         return listed
 

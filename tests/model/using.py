@@ -261,7 +261,7 @@ class Using(Looking):
         name, limit = data.draw(groups), data.draw(st.sampled_from([1, 2, 100]))
         client, path = self.clients[instance], f"{PATH}/groups/{name}/dead"
         answer = client.get(path, limit=limit)
-        listed = self.rest_of(instance, path, answer, "messages", limit)
+        listed = self.rest_of(instance, path, answer, "messages", limit, least=0)  # all of a page may be removed
         letters = letters_of(self.topic.groups[name])
         found = {(message["queue"], message["offset"]): message for message in listed}
         expected = [place for place in letters if place in found or not self.topic.may_be_gone(*place, self.now)]
