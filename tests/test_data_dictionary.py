@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.api.admission import Demand
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS
 from chalicelib.delays.chain import DecisionChain
@@ -15,7 +16,7 @@ from chalicelib.push.outside import Answer
 from chalicelib.table.writes import Item, Key
 from local.memory.store import MemoryStore
 from tests.spark.service import busy_world
-from tests.support.client import Client, Topic
+from tests.support.client import Client, Group, Topic
 from tests.support.consumer import Consumer
 from tests.support.data_dictionary import ATTRIBUTES, ITEMS, kind_of
 
@@ -105,11 +106,14 @@ def _deliver_late(client: Client) -> None:
 
 
 def _trace(client: Client) -> None:
-    """A message of a traced topic is popped and nacked."""
+    """A message of a traced topic is popped and nacked, by the holder of a token."""
     assert client.put("/topics/traced", trace=True).status == 201
     topic = Topic(client, "traced")
-    group = topic.group("watched")
+    topic.group("watched")
     topic.produce("a")
+    holder = Client(client.store, client.clock, seed=4, demand=Demand(requests=True))
+    holder.token = holder.make_token()
+    group = Group(holder, Topic(holder, "traced"), "watched")
     group.nack(group.take_one(consumer_id="ann"), reason="no stock")
 
 

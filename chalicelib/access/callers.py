@@ -5,9 +5,10 @@ within `METADATA_AGE_MS_MAX`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from chalicelib.access.rights import Need, Right, Verb, allow, allow_somewhere
 from chalicelib.access.token import Token, id_of_access_key, parts_of
@@ -17,13 +18,24 @@ from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.signing_key import SigningKey
 from chalicelib.table import keys
+from chalicelib.telemetry.record import note
 
 _TOKENS_MAX = 10_000
 """Tokens that one instance caches, and ids that are none: some KB each at most."""
 
 _SCHEME = re.compile("bearer +", re.IGNORECASE)
 
-_rights: ContextVar[list[Right] | None] = ContextVar("rights", default=None)
+
+class Caller(NamedTuple):
+    """Who makes a call. `name`: a token's id, the id of an access key, or a principal of IAM; never a secret. Empty:
+    nobody was asked. `rights`: None: everything is allowed."""
+
+    name: str = ""
+    rights: Sequence[Right] | None = None
+
+
+_NOBODY = Caller()
+_caller: ContextVar[Caller] = ContextVar("caller", default=_NOBODY)
 
 
 class WrongSignature(Exception):
@@ -35,8 +47,8 @@ class Callers:
         self._runtime, self._catalogue, self._key = env.runtime, env.catalogue, signing_key
         self._tokens: BoundedCache[tuple[int, Token | None]] = BoundedCache(_TOKENS_MAX)
 
-    def bearer(self, authorization: str | None, topic_name: str | None = None) -> Token:
-        """The token that an `Authorization` header shows. `topic_name`: the topic that the call will look up, to be
+    def bearer(self, authorization: str | None, topic_name: str | None = None) -> Caller:
+        """Whose token an `Authorization` header shows. `topic_name`: the topic that the call will look up, to be
         read in the same round trip. Raises Unauthenticated."""
         text = authorization or ""
         scheme = _SCHEME.match(text)
@@ -44,17 +56,17 @@ class Callers:
             raise Unauthenticated("a token is needed, in the header 'Authorization: Bearer <token>'")
         return self.holder(text[scheme.end() :], topic_name)
 
-    def holder(self, text: str, topic_name: str | None = None) -> Token:
+    def holder(self, text: str, topic_name: str | None = None) -> Caller:
         """The same for the token's own text. One answer for all that is wrong with it: it tells nothing of what
         exists."""
         parts = parts_of(text)
         token = self._token(parts[0], topic_name) if parts else None
         if parts is None or token is None or not token.is_proved_by(parts[1], self._runtime.now()):
             raise Unauthenticated("the token is not valid: it is malformed, unknown, expired or revoked")
-        return token
+        return _told(Caller(token.id, token.rights))
 
-    def signer(self, access_key_id: str, fits: Callable[[str], bool], topic_name: str | None = None) -> Token:
-        """The token whose access key signed a request. `fits`: whether a secret access key fits the signature.
+    def signer(self, access_key_id: str, fits: Callable[[str], bool], topic_name: str | None = None) -> Caller:
+        """Whose access key signed a request. `fits`: whether a secret access key fits the signature.
         `topic_name`: as for a bearer. Raises Unauthenticated, with one answer for all that is wrong with the key, and
         WrongSignature."""
         token_id, now = id_of_access_key(access_key_id), self._runtime.now()
@@ -63,7 +75,7 @@ class Callers:
             raise Unauthenticated("the access key is not valid: it is malformed, unknown, expired or revoked")
         if not token.has_signed(fits, self._key.accepted(token.id), now):
             raise WrongSignature
-        return token
+        return _told(Caller(access_key_id, token.rights))
 
     def forget(self, token_id: str) -> None:
         self._tokens.forget(token_id)
@@ -80,38 +92,60 @@ class Callers:
         return token
 
 
-def demand(token: Token, need: Need, is_filtered: bool = False) -> None:
-    """Raises Forbidden unless the token allows it. `is_filtered`: the operation shows what the caller may see, so a
-    right on anything will do."""
-    is_allowed = allow_somewhere(token.rights, need.verb) if is_filtered else allow(token.rights, need)
+def _told(caller: Caller) -> Caller:
+    """Names the caller in the log line of the call, also where the call is refused later."""
+    note(caller=caller.name)
+    return caller
+
+
+def principal(name: str) -> Caller:
+    """Whom IAM has let in: nothing is left to be asked."""
+    return _told(Caller(name))
+
+
+def demand(caller: Caller, need: Need, is_filtered: bool = False) -> None:
+    """Raises Forbidden unless the caller has the right. `is_filtered`: the operation shows what the caller may see, so
+    a right on anything will do."""
+    is_allowed = allows_somewhere(caller, need.verb) if is_filtered else allows(caller, need)
     if not is_allowed:
         raise Forbidden(f"the token has no right to {need}")
 
 
+def allows(caller: Caller, need: Need) -> bool:
+    return caller.rights is None or allow(caller.rights, need)
+
+
+def allows_somewhere(caller: Caller, verb: Verb) -> bool:
+    return caller.rights is None or allow_somewhere(caller.rights, verb)
+
+
 @contextmanager
-def called_by(token: Token) -> Iterator[None]:
-    """Runs a call of the token's holder."""
-    set_before = _rights.set(token.rights)
+def called_by(caller: Caller) -> Iterator[None]:
+    """Runs a call of the caller."""
+    set_before = _caller.set(caller)
     try:
         yield
     finally:
-        _rights.reset(set_before)
+        _caller.reset(set_before)
+
+
+def current() -> Caller:
+    """Who makes the call that runs."""
+    return _caller.get()
 
 
 def is_limited() -> bool:
     """Whether the caller may do only what rights allow: without access control, everybody may do everything."""
-    return _rights.get() is not None
+    return current().rights is not None
 
 
 def may(need: Need) -> bool:
-    rights = _rights.get()
-    return rights is None or allow(rights, need)
+    return allows(current(), need)
 
 
 def may_somewhere(verb: Verb) -> bool:
     """Whether the caller has a right to it at all."""
-    rights = _rights.get()
-    return rights is None or allow_somewhere(rights, verb)
+    return allows_somewhere(current(), verb)
 
 
 def may_read(topic_name: str) -> bool:

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from chalicelib.access import callers
+from chalicelib.access.callers import called_by
 from chalicelib.api.about import ABOUT
 from chalicelib.api.admission import NOBODY, Demand, admitted
 from chalicelib.api.consuming import CONSUMING
@@ -75,13 +77,19 @@ class Api:
         return operation.call(self.service, names, *data or ({},), **headers)[1]
 
     def admitted(
-        self, operation: Operation, names: Sequence[str], authorization: str | None, is_invoked: bool = False
+        self,
+        operation: Operation,
+        names: Sequence[str],
+        authorization: str | None,
+        principal: str = "",
+        is_invoked: bool = False,
     ) -> AbstractContextManager[None]:
-        """Runs a call of whoever shows this `Authorization`. `names`: those in the path. `is_invoked`: the call is a
-        direct invocation of a function. Raises Unauthenticated, Forbidden."""
+        """Runs a call of whoever shows this `Authorization`. `names`: those in the path. `principal`: whom IAM has let
+        in; empty: nobody. `is_invoked`: the call is a direct invocation of a function. Raises Unauthenticated,
+        Forbidden."""
         is_free = authorization is None and not self._demand.invocations if is_invoked else False
         if is_free or not self._demand.requests:
-            return nullcontext()
+            return called_by(callers.principal(principal)) if principal else nullcontext()
         return admitted(self.service, operation, names, partial(self.service.access.callers.bearer, authorization))
 
     def outbox_item(self, topic_name: str, message: Json) -> Item:

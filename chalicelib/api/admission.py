@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import NamedTuple
 
-from chalicelib.access.callers import called_by, demand
+from chalicelib.access.callers import Caller, called_by, demand
 from chalicelib.access.rights import Need, Verb
-from chalicelib.access.token import Token
 from chalicelib.api.operation import Operation
 from chalicelib.base.errors import Forbidden, RequestNotFound
 from chalicelib.service import Service
@@ -27,33 +26,33 @@ class Demand(NamedTuple):
 NOBODY = Demand()
 
 
-Holder = Callable[[str | None], Token]
-"""The token of whoever calls. It is told which topic the call will look up, to be read in the same round trip."""
+Holder = Callable[[str | None], Caller]
+"""Who calls. It is told which topic the call will look up, to be read in the same round trip."""
 
 
 def admitted(
     service: Service, operation: Operation, names: Sequence[str], holder: Holder
 ) -> AbstractContextManager[None]:
-    """Runs a call of whoever holds the token. `names`: those in the path. Raises what `holder` raises, and Forbidden,
+    """Runs a call of the holder. `names`: those in the path. Raises what `holder` raises, and Forbidden,
     which tells nothing of what exists."""
     if operation.right == "anyone":
         return nullcontext()
     named = dict(zip(operation.path_names, map(str, names), strict=True))
     topic_name = named.get("topic")
-    token = holder(topic_name if operation.is_frequent else None)
+    caller = holder(topic_name if operation.is_frequent else None)
     if "correlation_id" in named:
-        _demand_for_request(service, token, operation.right, named["correlation_id"])
+        _demand_for_request(service, caller, operation.right, named["correlation_id"])
     else:
-        demand(token, Need(operation.right, topic_name, named.get("group")), operation.is_filtered)
-    return called_by(token)
+        demand(caller, Need(operation.right, topic_name, named.get("group")), operation.is_filtered)
+    return called_by(caller)
 
 
-def _demand_for_request(service: Service, token: Token, verb: Verb, correlation_id: str) -> None:
+def _demand_for_request(service: Service, caller: Caller, verb: Verb, correlation_id: str) -> None:
     """Demands the right for the request's topic; where the id is none of this service, for all. One text for both."""
     topic_name = None
     with suppress(RequestNotFound):
         topic_name = service.requests.correlation(correlation_id).topic_name
     try:
-        demand(token, Need(verb, topic_name))
+        demand(caller, Need(verb, topic_name))
     except Forbidden:
         raise Forbidden(f"the token has no right to '{verb}' for this request, if there is one") from None

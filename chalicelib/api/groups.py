@@ -110,12 +110,20 @@ def list_groups(service: Service, topic: Topic, request: Page) -> Json:
     return {"groups": [totals(topic, group) for group in groups], "next": rest}
 
 
-@GROUPS.operation("PUT", GROUP, "admin", {200: GroupDetail, 201: GroupDetail}, GroupSettings, errors=(InvalidFilter,))
+@GROUPS.operation(
+    "PUT",
+    GROUP,
+    "admin",
+    {200: GroupDetail, 201: GroupDetail},
+    GroupSettings,
+    errors=(InvalidFilter,),
+    hands_out=("push", "dead_letters"),
+)
 def put_group(service: Service, topic: Topic, group_name: str, settings: Json) -> tuple[int, Json]:
     """Create or change a group.
 
-    Changes the settings that are given, and only those. With `dead_letters`, it also needs the right to `produce` for
-    that topic."""
+    Changes the settings that are given, and only those. With a topic in `dead_letters`, it also needs the right to
+    `produce` for that topic."""
     if "push" in settings:
         service.pushing.demand_reachable(settings["push"])
     group, is_new = service.admin.groups.put(topic, group_name, settings)

@@ -29,7 +29,9 @@ class TraceEvent(Answer):
     attempt: The number of the delivery that it is about. 0: it was redriven or moved back, and not delivered since.
     consumer_id: Who popped it. Missing if the pop gave none.
     invisible_until_ms: The end of the lease that a pop or an extend made. Missing otherwise.
-    reason: Why it was nacked or buried, or is dead. Missing if no reason was given."""
+    reason: Why it was nacked or buried, or is dead. Missing if no reason was given.
+    caller: Who called: the id of a token or of an access key, or a principal of IAM. Missing without access control,
+        and for a push."""
 
     event = string(enum=["popped", "acked", "nacked", "extended", "buried", "dead"])
     at_ms = instant()
@@ -37,6 +39,7 @@ class TraceEvent(Answer):
     consumer_id = Sometimes(string(examples=["worker-1"]))
     invisible_until_ms = Sometimes(instant())
     reason = Sometimes(string(minLength=0, examples=["no stock"]))
+    caller = Sometimes(string(examples=["QJ7ZK3XW5B2NDM4T"]))
 
 
 class GroupTrace(Answer):
@@ -103,6 +106,7 @@ def _standing(standing: Standing) -> Json:
             **({"consumer_id": event.by} if event.by else {}),
             **({"invisible_until_ms": event.until_ms} if event.until_ms else {}),
             **({"reason": event.reason} if event.reason else {}),
+            **({"caller": event.caller} if event.caller else {}),
         }
         for event in standing.events
     ]

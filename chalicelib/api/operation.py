@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
+from chalicelib.access.callers import may
+from chalicelib.access.rights import Need
 from chalicelib.base import limits
 from chalicelib.base.deadline import one_call
-from chalicelib.base.errors import DecantError, GroupNotFound
+from chalicelib.base.errors import DecantError, Forbidden, GroupNotFound
 from chalicelib.base.fields import Answer, Label, checked, declarations, demand_name, given, optional, request
 from chalicelib.base.schema import array, integer, nullable, string
 from chalicelib.service import Service
@@ -37,7 +39,10 @@ class Operation(NamedTuple):
     text where there is no body. `errors`: those that do not follow from the method and the path. A GET has its request
     in the query, others in the body. `asks_store`: False for the document itself. `is_frequent`: it takes the topic
     from the cache, to save a read; a deleted topic may stand there for some seconds. `is_filtered`: it shows what the
-    caller may see, so the right on anything will do."""
+    caller may see, so the right on anything will do.
+
+    `hands_out`: the fields of the request that have bodies arrive where the caller may read them, and so need the right
+    to `consume` on the same topic and group, too; "" stands for the answer."""
 
     method: str
     path: str
@@ -51,6 +56,7 @@ class Operation(NamedTuple):
     asks_store: bool = True
     is_frequent: bool = False
     is_filtered: bool = False
+    hands_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -84,12 +90,24 @@ class Operation(NamedTuple):
             if kind in ("topic", "group"):
                 demand_name(kind, name)
         arguments = [*names, self._checked(self.request, data)] if self.request else names
+        if self.hands_out:
+            self._demand_consumer(names, arguments[-1])
         with one_call(service.env.runtime.uptime()) as call:
             try:
                 answer = run(service, *arguments, **headers)
             finally:
                 record.waited(call.waited_ms)
         return answer if isinstance(answer, tuple) else (min(self.answers), answer)
+
+    def _demand_consumer(self, names: Sequence[str], request: Any) -> None:
+        """Raises Forbidden where the caller may not see the bodies that the request hands out. A setting that is empty,
+        which takes it away, hands out nothing."""
+        named = dict(zip(self.path_names, names, strict=True))
+        need = Need("consume", named["topic"], named.get("group"))
+        for field in self.hands_out:
+            if (not field or getattr(request.get(field), "given", None)) and not may(need):
+                what = f"field '{field}'" if field else "the answer"
+                raise Forbidden(f"the token has no right to {need}, whose messages {what} hands out")
 
     def _checked(self, request: type, data: Any) -> Any:
         """A PUT changes what is given, and only that: its settings stay a dict of these."""

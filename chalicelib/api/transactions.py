@@ -120,7 +120,7 @@ def rollback_transaction(service: Service, topic: Topic, transaction_id: str) ->
     return {}
 
 
-@TRANSACTIONS.operation("POST", _TRANSACTIONS + "/check", "produce", CheckResult, Check)
+@TRANSACTIONS.operation("POST", _TRANSACTIONS + "/check", "produce", CheckResult, Check, hands_out=("",))
 def check_transactions(service: Service, topic: Topic, request: Check) -> Json:
     """Take transactions to decide about.
 

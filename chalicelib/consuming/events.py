@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from chalicelib.access import callers
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOP_MS_MIN
@@ -44,7 +45,8 @@ class Subject:
 
 @record
 class Event:
-    """`by`: the `consumer_id` of a pop. `until_ms`: of a lease. `reason`: of a nack or a bury."""
+    """`by`: the `consumer_id` of a pop. `until_ms`: of a lease. `reason`: of a nack or a bury. `caller`: who made the
+    call; empty where nobody was asked."""
 
     name: str
     at_ms: int
@@ -55,11 +57,12 @@ class Event:
     by: str
     until_ms: int | None
     reason: str
+    caller: str
 
     @classmethod
     def of(cls, item: Item) -> Event:
         about = (item["gid"], item["consumer"], item["attempt"], int.from_bytes(item["offsets"], "little"))
-        more = (item.get("by", ""), item.get("until"), item.get("reason", ""))
+        more = (item.get("by", ""), item.get("until"), item.get("reason", ""), item.get("caller", ""))
         return cls(item["event"], keys.noted_at(item["sk"]), *about, *more)
 
     @property
@@ -117,7 +120,7 @@ class Events:
         now, together = self._runtime.now(), dict[tuple[int, int, int], list[Subject]]()
         for subject in subjects:
             together.setdefault((subject.queue, subject.offset // PAGE_OFFSETS, subject.attempt), []).append(subject)
-        told = {name: value for name, value in about.items() if value}
+        told = {name: value for name, value in {**about, "caller": callers.current().name}.items() if value}
         common = {"event": event, "ttl": topic.ttl(now), **told}
         return [
             {

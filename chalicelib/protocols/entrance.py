@@ -38,7 +38,7 @@ class Call(NamedTuple):
     invocation that carries a token. `is_invoked`: a direct invocation of a function, which IAM allowed. `left_ms`: how
     much time there is from now on, at whose end the call must end; None: as much as every call has. `patience_ms`: for
     how long it may try to store something, if that is shorter. `is_own`: it comes from a source of events that the
-    deployment has set up, and that has no token to show."""
+    deployment has set up, and that has no token to show. `principal`: whom IAM has let in; empty: nobody."""
 
     operation: Operation
     names: Sequence[str]
@@ -48,6 +48,7 @@ class Call(NamedTuple):
     left_ms: Callable[[], int | None] = _unlimited
     patience_ms: int | None = None
     is_own: bool = False
+    principal: str = ""
 
 
 class Answer(NamedTuple):
@@ -107,8 +108,8 @@ def _carried_out(call: Call) -> Answer:
     with _time(call, api.service.env.runtime.uptime()):
         if call.is_own:
             return _performed(call, api.service)
-        admission = api.admitted(call.operation, call.names, call.headers.get("authorization"), call.is_invoked)
-        with admission:
+        authorization = call.headers.get("authorization")
+        with api.admitted(call.operation, call.names, authorization, call.principal, call.is_invoked):
             return _performed(call, api.service)
 
 

@@ -56,8 +56,8 @@ def _answer(operation: Operation, event: Any, context: Any) -> Answer:
     except DecantError as error:
         return entrance.refusal(error)
     names = [str(event.get(name, "")) for name in operation.path_names]
-    left_ms = invocation.left_ms(context)
-    return entrance.answer(Call(operation, names, lambda: _fields(operation, event), headers, True, left_ms))
+    call = Call(operation, names, lambda: _fields(operation, event), headers, True, invocation.left_ms(context))
+    return entrance.answer(call._replace(principal=invocation.caller(context)))
 
 
 def _fields(operation: Operation, event: Json) -> Json:

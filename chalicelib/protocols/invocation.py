@@ -35,6 +35,13 @@ def _before_the_end(remaining_ms: int) -> int:
     return max(remaining_ms - ENDING_MS, remaining_ms // ENDING_PART)
 
 
+def caller(context: Any) -> str:
+    """What stands for the caller of a direct invocation: Lambda tells the function no principal, but CloudTrail's data
+    event of this request id names it. Empty without Lambda."""
+    request_id = getattr(context, "aws_request_id", "")
+    return f"invocation:{request_id}" if request_id else ""
+
+
 def refuse_records(event: Any) -> None:
     """Raises ForeignEvent for an event of a source: SQS, SNS, S3, Kinesis, DynamoDB Streams, EventBridge."""
     if isinstance(event, dict) and (isinstance(event.get("Records"), list) or "detail-type" in event):

@@ -12,10 +12,12 @@ from app import app
 from chalicelib import wiring
 from chalicelib.api import OPERATIONS, Api
 from chalicelib.api.admission import Demand
+from chalicelib.base.fields import declarations
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.protocols.http.openapi import document
 from local.memory.store import MemoryStore
 from tests.http.test_routes import Provoked
-from tests.support import events
+from tests.support import documented, events
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json, Topic
 from tests.support.events import Sent
 from tests.support.rights import rights_around
@@ -74,6 +76,8 @@ def is_allowed(name: str, rights: str) -> bool:
     sends = verb == "produce" or name == "reply"
     if verb == "anyone":
         return True
+    if name == "checkTransactions" and rights in ("only produce", "all but consume"):
+        return False  # it answers bodies
     if rights.startswith("only "):
         return rights == f"only {verb}"
     if rights.startswith("all but "):
@@ -129,6 +133,90 @@ def test_without_a_token_only_health_answers(way: Way, monkeypatch: pytest.Monke
 
 def test_every_operation_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Provoked(monkeypatch).requests.keys() == EVERYTHING.keys()
+
+
+# -- what hands bodies out --------------------------------------------------------------------------------------------
+
+SETTINGS_THAT_HAND_OUT = {"putGroup": {"push", "dead_letters"}, "putTopic": set[str]()}
+"""Of the settings of each PUT. A new setting has to be judged: does it have bodies go anywhere?"""
+SETTINGS_THAT_DO_NOT = {
+    "putGroup": {
+        *("start", "mode", "ordered", "invisible_ms", "max_attempts", "backoff_ms", "max_in_flight", "rate_limit"),
+        *("paused", "filter", "delay_ms", "settle_by"),
+        "alarm",  # its messages have counts, and go to a topic of their own
+    },
+    "putTopic": {"queues", "retention_ms", "max_depth", "index_keys", "zones", "trace"},
+}
+OWN_REPLIES = {"request", "getReply"}
+"""A reply is for whoever asked, and only the asker was given the id."""
+
+
+def answers_of_operations() -> dict[str, Json]:
+    return {each["operationId"]: each["responses"] for each in documented.operations().values()}
+
+
+def has_body(schema: Any) -> bool:
+    """Whether an answer of this schema can have the body of a message."""
+    if isinstance(schema, list):
+        return any(map(has_body, schema))
+    if not isinstance(schema, dict):
+        return False
+    if "$ref" in schema:
+        kind, name = schema["$ref"].split("/")[-2:]
+        return has_body(document()["components"][kind][name])
+    return "body" in schema.get("properties", {}) or any(map(has_body, schema.values()))
+
+
+def test_who_gets_to_see_bodies_has_a_right_to_see_them() -> None:
+    shown = {name for name, answers in answers_of_operations().items() if has_body(answers.get("200"))}
+    assert {"pop", "readMessages", "listDead", "checkTransactions"} <= shown
+    for name in shown - OWN_REPLIES:
+        operation = EVERYTHING[name]
+        assert operation.right in ("read", "consume") or "" in operation.hands_out, name
+
+
+@pytest.mark.parametrize("name", SETTINGS_THAT_HAND_OUT)
+def test_each_setting_is_judged_by_whether_it_hands_bodies_out(name: str) -> None:
+    operation = EVERYTHING[name]
+    assert operation.request
+    assert declarations(operation.request).keys() == SETTINGS_THAT_HAND_OUT[name] | SETTINGS_THAT_DO_NOT[name]
+    assert {*operation.hands_out} == SETTINGS_THAT_HAND_OUT[name]
+
+
+HANDING_OUT: dict[str, tuple[str, str, Json]] = {
+    "push": ("PUT", "/topics/orders/groups/{group}", {"push": {"url": "https://192.0.2.7/all"}}),
+    "dead_letters": ("PUT", "/topics/orders/groups/{group}", {"dead_letters": {"topic": "mine"}}),
+    "check": ("POST", "/topics/orders/transactions/check", {}),
+}
+
+
+@pytest.mark.parametrize("group", ["billing", "leak"])
+@pytest.mark.parametrize("way", HANDING_OUT)
+def test_who_may_not_see_bodies_has_none_handed_out(way: str, group: str) -> None:
+    """Neither a group of its own nor one that stands."""
+    client, (method, path, body) = Client(demand=Demand(requests=True)), HANDING_OUT[way]
+    insider = Client(client.store, client.clock, seed=3)
+    insider.topic("orders").group("billing")
+    insider.topic("mine")
+    before = items(client.store)
+    blind: Json = {"operations": ["read", "consume"], "topics": "orders", "deny": True}
+    client.token = client.make_token(ALL_RIGHTS, blind)
+    made = items(client.store)
+    refused = client.ask(method, path.format(group=group), body)
+    assert refused.problem == FORBIDDEN
+    assert items(client.store) == made != before
+    client.token = client.make_token(ALL_RIGHTS)
+    assert client.ask(method, path.format(group=group), body).status in (200, 201, 400)
+
+
+def test_an_administrator_who_sees_nothing_takes_a_push_away() -> None:
+    client = Client(demand=Demand(requests=True))
+    insider = Client(client.store, client.clock, seed=3)
+    insider.topic("orders").group("billing", push={"function": "worker"})
+    client.token = client.make_token({"operations": ["admin"], "topics": "*"})
+    settings: Json
+    for settings in ({"push": {}}, {"dead_letters": None}, {"paused": True}):
+        assert client.put("/topics/orders/groups/billing", **settings).status == 200
 
 
 # -- direct invocation ------------------------------------------------------------------------------------------------

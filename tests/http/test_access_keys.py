@@ -31,12 +31,12 @@ def made(client: Client, **fields: int) -> Json:
 def signed(api: Api, key_id: str, secret: str) -> str:
     """What the instance says to a signature with this secret."""
     try:
-        token = api.service.access.callers.signer(key_id, lambda own: own == secret)
+        caller = api.service.access.callers.signer(key_id, lambda own: own == secret)
     except Unauthenticated:
         return INVALID
     except WrongSignature:
         return WRONG
-    assert token.access_key_id == key_id
+    assert caller.name == key_id
     return VALID
 
 

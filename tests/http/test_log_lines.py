@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from app import ingest, pop
+from app import app, ingest, pop
 from chalicelib import wiring
+from chalicelib.api.admission import Demand
 from chalicelib.protocols.ingest.sources import UnknownEvent
+from tests.mqhttp.client import Mq
+from tests.mqhttp.keyed import Keyed as MqKeyed
+from tests.sqs.client import Sqs
+from tests.sqs.keyed import Keyed
 from tests.support import aws_events
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
+from tests.support.events import FRONTS, Sent
 from tests.support.troubled_store import TroubledStore, broken, unavailable, unknown
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -134,6 +141,72 @@ def test_a_line_says_how_a_request_failed(
     assert metrics(line)["decant-dev",]["ServerErrors"] == 1
     if answer.status == 500:
         assert line["defect"] in answer.json["detail"]
+
+
+ARN = "arn:aws:sts::123456789012:assumed-role/deployer/ann"
+IAM: dict[str, Json] = {
+    **{front: {"identity": {"userArn": ARN, "sourceIp": "192.0.2.1"}} for front in ("rest", "http_api_1")},
+    **{front: {"authorizer": {"iam": {"userArn": ARN}}} for front in ("http_api", "staged_http_api", "url")},
+}
+"""By the front that says whom IAM has let in, as it says it. A load balancer asks nobody."""
+
+
+@pytest.mark.parametrize("front", IAM)
+def test_a_line_names_the_principal_whom_iam_let_in(client: Client, log: Log, front: str) -> None:
+    event = FRONTS[front](Sent("DELETE", "/topics/orders"))
+    wiring.use(client.api)
+    response = app({**event, "requestContext": {**event["requestContext"], **IAM[front]}}, None)
+    assert response["statusCode"] == 204
+    assert log.only(operation="delete_topic", topic="orders")["caller"] == ARN
+
+
+@pytest.mark.parametrize("context", [{"authorizer": "x"}, {"identity": []}, {"authorizer": {"iam": {"userArn": 7}}}])
+def test_a_context_that_no_front_writes_names_nobody(client: Client, log: Log, context: Json) -> None:
+    event = FRONTS["url"](Sent("GET", "/topics/orders"))
+    wiring.use(client.api)
+    assert app({**event, "requestContext": {**event["requestContext"], **context}}, None)["statusCode"] in (200, 400)
+    assert "caller" not in "".join(map(str, log))
+
+
+def test_a_line_of_an_invocation_has_the_id_by_which_cloudtrail_names_who_made_it(client: Client, log: Log) -> None:
+    wiring.use(client.api)
+    pop({"topic": "orders", "group": "billing"}, SimpleNamespace(aws_request_id="8f507cfc"))
+    assert log.only(operation="pop")["caller"] == "invocation:8f507cfc"
+
+
+def test_a_line_names_the_token_or_the_access_key_on_every_front(client: Client, group: Group) -> None:
+    """Also that of a call which is refused; and nothing of their secrets."""
+    guarded = Client(client.store, client.clock, 4, demand=Demand(requests=True))
+    log = Log(guarded)
+    guarded.token = guarded.make_token({"operations": ["read"], "topics": "orders"})
+    token_id = guarded.token.split("_")[1]
+    for front in FRONTS.values():
+        for method, code in (("GET", 200), ("DELETE", 403)):
+            wiring.use(guarded.api)
+            sent = Sent(method, "/topics/orders", authorization=f"Bearer {guarded.token}")
+            assert app(front(sent), None)["statusCode"] == code
+            assert log.pop()["caller"] == token_id
+    pop({"topic": "orders", "group": "billing", "token": guarded.token}, None)
+    assert (log[-1]["caller"], log[-1]["status"]) == (token_id, 403)
+    assert guarded.token not in str(log)
+
+
+def test_a_line_names_the_access_key_of_clients_of_sqs_and_mq(client: Client, group: Group) -> None:
+    sqs, mq = Keyed(client), MqKeyed(client)
+    for keyed, call in ((sqs, lambda: Sqs(sqs).ask("ListQueues")), (mq, lambda: Mq(mq).publish("a"))):
+        log = Log(keyed)
+        call()
+        assert log.pop()["caller"] == keyed.pair["access_key_id"]
+        assert keyed.pair["secret_access_key"] not in str(log)
+
+
+def test_a_stranger_is_no_caller(client: Client, group: Group) -> None:
+    """The id that somebody shows without its secret."""
+    guarded = Client(client.store, client.clock, 4, demand=Demand(requests=True))
+    log = Log(guarded)
+    guarded.token = guarded.make_token()[:-1] + "-"
+    assert guarded.get("/topics/orders").status == 401
+    assert "caller" not in log.only(operation="get_topic")
 
 
 def test_a_refused_request_tells_no_name_that_is_none(client: Client, log: Log) -> None:

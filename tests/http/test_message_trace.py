@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.api.admission import Demand
 from chalicelib.base import deadline
 from chalicelib.base.limits import HOP_MS_MIN, TAKEOVERS_MAX
 from chalicelib.consuming import events
@@ -232,6 +233,18 @@ def test_a_push_is_told(topic: Topic) -> None:
     pushing.api.service.pushing.run(topic.name)
     assert [event.get("consumer_id") for event in standing(group, sent)["events"]] == ["push", None]
     assert told(group, sent) == ["popped", "acked"]
+
+
+def test_who_called_is_told(topic: Topic, group: Group) -> None:
+    (sent,) = topic.produce("a")
+    guarded = Client(topic.client.store, topic.client.clock, 2, demand=Demand(requests=True))
+    guarded.token = guarded.make_token()
+    holder = Group(guarded, Topic(guarded, topic.name), group.name)
+    group.nack(group.take_one(), delay_ms=0)
+    holder.ack(holder.take_one())
+    token_id = guarded.token.split("_")[1]
+    events = standing(group, sent)["events"]
+    assert [event.get("caller") for event in events] == [None, None, token_id, token_id]
 
 
 def test_without_the_setting_the_state_alone_is_told(client: Client) -> None:

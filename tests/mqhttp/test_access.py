@@ -52,6 +52,8 @@ RIGHTS = rights_around("billing")
 def is_allowed(call: str, rights: str) -> bool:
     """What the page on access says, in words of its own."""
     verb = "consume" if call in CONSUMES else "produce"
+    if call == "mq_check" and rights in ("only produce", "all but consume"):
+        return False  # it answers bodies
     if rights.startswith("only "):
         return rights == f"only {verb}"
     if rights.startswith("all but "):

@@ -99,6 +99,8 @@ def request(action: str, queue: str) -> Json:
 def is_allowed(action: str, rights: str, queue: str) -> bool:
     """What the page on access says, in words of its own."""
     verb = ACTIONS[action].right
+    if action == "StartMessageMoveTask" and rights in ("only admin", "all but consume"):
+        return False  # messages leave the queue
     if rights.startswith("only "):
         return rights == f"only {verb}"
     if rights.startswith("all but "):
@@ -215,6 +217,25 @@ def test_messages_move_where_one_may_send(insider: Client) -> None:
     sender.SetQueueAttributes(QueueUrl="mine", Attributes=policy("dead"))
 
 
+def test_messages_leave_where_one_may_receive(insider: Client) -> None:
+    """Who may administer a queue and not receive from it has no messages of it move to a queue of its own."""
+    Sqs(insider).CreateQueue(QueueName="mine")
+    deaf = {"operations": ["consume"], "topics": "orders", "deny": True}
+    sqs = Sqs(Keyed(insider, ALL_RIGHTS, deaf))
+    tags = {"decant:topic": "orders", "decant:group": "orders"}
+    for action, named in (
+        ("SetQueueAttributes", {"QueueUrl": "orders"}),
+        ("SetQueueAttributes", {"QueueUrl": "billing"}),
+        ("CreateQueue", {"QueueName": "leak", "tags": tags}),
+    ):
+        refused = sqs.refused(action, **named, Attributes=policy("mine"))
+        may_not = f"let messages leave queue '{(named.get('QueueUrl') or 'leak')}', from which it may not receive"
+        assert (refused.code, refused.message) == ("AccessDenied", f"The access key is not allowed to {may_not}.")
+    sqs.SetQueueAttributes(QueueUrl="orders", Attributes={"RedrivePolicy": "", "VisibilityTimeout": "7"})
+    moving = [ACTIONS[name] for name in ("CreateQueue", "SetQueueAttributes", "StartMessageMoveTask")]
+    assert [action for action in ACTIONS.values() if action.hands_out] == moving
+
+
 def test_a_move_task_needs_the_right_to_send_where_it_moves(insider: Client) -> None:
     """Or to administer the group that gets its messages back."""
     inside = Sqs(insider)
@@ -222,7 +243,7 @@ def test_a_move_task_needs_the_right_to_send_where_it_moves(insider: Client) -> 
         inside.CreateQueue(QueueName=name, tags=tags)
     for name in ("orders", "lost"):
         inside.SetQueueAttributes(QueueUrl=name, Attributes=policy("dead"))
-    keeper: Json = {"operations": ["admin"], "topics": "dead"}
+    keeper: Json = {"operations": ["admin", "consume"], "topics": "dead"}
     sender = {"operations": ["produce"], "topics": "orders"}
     redriver = {**keeper, "topics": "orders", "groups": "lost"}
     task = {"SourceArn": "arn:aws:sqs:::dead"}

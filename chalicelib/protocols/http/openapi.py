@@ -136,7 +136,11 @@ def _operation(operation: Operation, family: Family, schemas: Schemas) -> Json:
 
 def _rights_text(operation: Operation) -> str:
     """Nothing for what anyone may do."""
-    return "" if operation.right == "anyone" else f"\n\nNeeds the right `{operation.right}`."
+    if operation.right == "anyone":
+        return ""
+    further = " or ".join(f"`{field}`" for field in operation.hands_out if field)
+    when = "" if not operation.hands_out else f", with {further} also `consume`" if further else " and `consume`"
+    return f"\n\nNeeds the right `{operation.right}`{when}."
 
 
 def _request(kind: type, schemas: Schemas) -> Json:

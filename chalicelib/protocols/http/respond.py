@@ -20,7 +20,8 @@ LeftMs = Callable[[], int | None]
 
 class Request(NamedTuple):
     """`path`: as it was sent, without anything that belongs to the way here, which is the `prefix`. `query`: decoded.
-    `headers`: by their names in lower case. `raw_query`: as it was sent; None if the front does not tell it."""
+    `headers`: by their names in lower case. `raw_query`: as it was sent; None if the front does not tell it.
+    `principal`: whom IAM has let in, as the front says; empty: it asked nobody."""
 
     method: str
     path: str
@@ -29,6 +30,7 @@ class Request(NamedTuple):
     body: bytes
     prefix: str = ""
     raw_query: str | None = None
+    principal: str = ""
 
 
 class Response(NamedTuple):
@@ -63,7 +65,7 @@ def _responded(request: Request, left_ms: LeftMs) -> Response:
 def _answer(request: Request, operation: Operation, names: list[str], left_ms: LeftMs) -> Answer:
     preferred = preferences(request.headers.get("prefer", "")) if "Prefer" in operation.headers else {}
     call = Call(operation, names, lambda: _data(request, operation), request.headers, False, left_ms)
-    answer = entrance.answer(call._replace(patience_ms=patience_ms(preferred)))
+    answer = entrance.answer(call._replace(patience_ms=patience_ms(preferred), principal=request.principal))
     is_minimal = answer.status == 200 and preferred.get("return", "").lower() == "minimal"
     return answer._replace(status=204) if is_minimal else answer
 

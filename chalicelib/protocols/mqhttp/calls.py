@@ -210,7 +210,7 @@ def mq_ack(service: Service, topic: Topic, group_name: str, request: Handles) ->
 # -- half messages ----------------------------------------------------------------------------------------------------
 
 
-@CALLS.operation("GET", PATH, "produce", {}, Asked)
+@CALLS.operation("GET", PATH, "produce", {}, Asked, hands_out=("",))
 def mq_check(service: Service, topic: Topic, request: Asked) -> Outcome:
     now = service.env.runtime.now
     taken = service.transactions.checks.check(topic, request.numOfMessages, request.wait_ms)

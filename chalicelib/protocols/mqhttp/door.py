@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from chalicelib import wiring
-from chalicelib.access.callers import WrongSignature, called_by
-from chalicelib.access.token import Token
+from chalicelib.access.callers import Caller, WrongSignature, called_by
 from chalicelib.api import Api
 from chalicelib.api.admission import admitted
 from chalicelib.api.operation import Operation
@@ -102,7 +101,7 @@ def _admitted(
         raise MqError("AccessDenied", NO_KEYS)
     signature = signed(request, api.service.env.runtime.now())
 
-    def signer(topic_name: str | None) -> Token:
+    def signer(topic_name: str | None) -> Caller:
         try:
             return api.service.access.callers.signer(signature.access_key_id, signature.is_proved_by, topic_name)
         except Unauthenticated:

@@ -160,6 +160,11 @@ class Call:
         if not may(Need(self.action.right, topic, None if is_whole else group)):
             raise denied(f"perform sqs:{self.action.name} on queue {quoted(name)}")
 
+    def demand_consumer(self, name: str, topic: str, group: str) -> None:
+        """Raises SqsError unless the caller may receive from the queue whose messages it has move elsewhere."""
+        if not may(Need("consume", topic, group)):
+            raise denied(f"let messages leave queue {quoted(name)}, from which it may not receive")
+
     def is_shown(self, queue: SqsQueue) -> bool:
         """Whether the caller may know of the queue."""
         return may(Need("read", queue.topic, queue.group))
@@ -178,7 +183,7 @@ def present(answer: Json) -> Json:
 class Action(NamedTuple):
     """`right`: what the caller needs, where access control is on. `with_topic`: it makes, changes or deletes the topic
     of an own queue, too. `demands`: it is about no queue, and demands the right itself; no key may call another that is
-    about none."""
+    about none. `hands_out`: it can have messages move to another queue, and so needs the right to `consume`, too."""
 
     name: str
     right: Verb
@@ -187,6 +192,7 @@ class Action(NamedTuple):
     run: Handler
     with_topic: bool = False
     demands: bool = False
+    hands_out: bool = False
 
     @property
     def is_on_queue(self) -> bool:

@@ -12,8 +12,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from chalicelib import wiring
-from chalicelib.access.callers import WrongSignature, called_by, is_limited
-from chalicelib.access.token import Token
+from chalicelib.access.callers import Caller, WrongSignature, called_by, is_limited
 from chalicelib.admin.sqs_queues import QueueGone, Standing
 from chalicelib.api import Api
 from chalicelib.base.deadline import one_call
@@ -106,8 +105,8 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
                 raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
 
 
-def _signer(api: Api, request: Request) -> Token:
-    """The token whose access key signed the request. Raises SqsError."""
+def _signer(api: Api, request: Request) -> Caller:
+    """Whose access key signed the request. Raises SqsError."""
     if not api.takes_signatures:
         raise SqsError("AccessDenied", NO_KEYS)
     signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now())
@@ -150,11 +149,11 @@ def _run(call: Call) -> Json:
     return call.action.run(call)
 
 
-def _context(request: Request, signer: Token | None) -> Context:
+def _context(request: Request, signer: Caller | None) -> Context:
     headers = request.headers
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
     scheme, host = Origin.of(request)
     account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
-    return Context(scheme, host, prefix, account, region, headers, signer.access_key_id if signer else None)
+    return Context(scheme, host, prefix, account, region, headers, signer.name if signer else None)

@@ -38,10 +38,12 @@ _IS_ACTIVE = "There is already a task running. Only one active task is allowed f
     {_SOURCE: TEXT, _DESTINATION: TEXT, _RATE: INTEGER},
     required=(_SOURCE,),
     demands=True,
+    hands_out=True,
 )
 def start_message_move_task(call: Call) -> Json:
     rate = _within(call, _RATE, MOVED_PER_SECOND_MAX)
     source = _source(call, call.request[_SOURCE])
+    call.demand_consumer(source.queue.name, source.queue.topic, source.queue.group)
     sources = sources_of(call, source, _ALL if is_limited() else 1)
     if not sources:
         raise SqsError("InvalidParameterValue", _NO_DEAD_LETTER_QUEUE)

@@ -39,6 +39,7 @@ _BAD_FIFO_NAME = (
     required=("QueueName",),
     with_topic=True,
     demands=True,
+    hands_out=True,
 )
 def create_queue(call: Call) -> Json:
     name, tags = call.request["QueueName"], call.request.get("tags", {})
@@ -77,7 +78,7 @@ def _new(call: Call, name: str, values: attributes.Values, tags: queue_tags.Tags
     queues = queue_tags.queues_of(tags, _queues(name, values))
     made = {**attributes.new_topic_settings(values), "queues": queues} if owns_topic else None
     has_delay = keeps_delay(name, owns_topic)
-    redriven = redrive_policies.group_settings(call, name, topic, values.get(redrive_policies.REDRIVE))
+    redriven = redrive_policies.group_settings(call, name, topic, group, values.get(redrive_policies.REDRIVE))
     return NewQueue(
         name,
         topic,
@@ -195,7 +196,12 @@ def _counts(call: Call, standing: Standing) -> dict[str, str]:
 
 
 @QUEUES.action(
-    "SetQueueAttributes", "admin", {**_ON_QUEUE, "Attributes": TEXT_MAP}, required=("Attributes",), with_topic=True
+    "SetQueueAttributes",
+    "admin",
+    {**_ON_QUEUE, "Attributes": TEXT_MAP},
+    required=("Attributes",),
+    with_topic=True,
+    hands_out=True,
 )
 def set_queue_attributes(call: Call) -> Json:
     if not call.request["Attributes"]:
@@ -208,7 +214,8 @@ def set_queue_attributes(call: Call) -> Json:
             attributes.demand_subscribed(values, topic)
         held = _kept({**queue.attributes, **attributes.of_record(values, queue.keeps_delay)})
         attributes.demand_together(held)
-        redriven = redrive_policies.group_settings(call, queue.name, topic.name, values.get(redrive_policies.REDRIVE))
+        policy = values.get(redrive_policies.REDRIVE)
+        redriven = redrive_policies.group_settings(call, queue.name, topic.name, group.name, policy)
         new_group = _new_ones({**attributes.group_settings(values, queue.keeps_delay), **redriven}, group)
         return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
 

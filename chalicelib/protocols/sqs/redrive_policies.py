@@ -84,14 +84,15 @@ def _bad(text: object, reason: str) -> SqsError:
 # -- set --------------------------------------------------------------------------------------------------------------
 
 
-def group_settings(call: Call, name: str, topic: str, text: str | None) -> dict[str, Any]:
-    """What the policy sets in the group of the queue of this name, which reads this topic. None: it is not given.
+def group_settings(call: Call, name: str, topic: str, group: str, text: str | None) -> dict[str, Any]:
+    """What the policy sets in this group, of the queue of this name, which reads this topic. None: it is not given.
     Raises SqsError."""
     if text is None:
         return {}
     if not text:
         return {"max_attempts": ENDLESS, "dead_letters": DeadLetterTopic({})}
     policy = orjson.loads(text)
+    call.demand_consumer(name, topic, group)
     _demand_right(policy[_TARGET], own_name(policy[_TARGET]))  # before it hears anything of the target
     try:
         target = call.service.sqs_queues.current(policy[_TARGET])
