@@ -83,7 +83,7 @@ def prepared(server: Running, topic: str) -> None:
 
 def polling(server: Running, topic: str, more: bytes = b"") -> socket.socket:
     """A connection whose pop has looked once, and waits."""
-    head = f"POST {POP % topic} HTTP/1.1\r\nContent-Length: {len(WAITING)}\r\n\r\n"
+    head = f"POST {POP % topic} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(WAITING)}\r\n\r\n"
     for signal in (looked, ended):
         while signal.acquire(blocking=False):
             pass
