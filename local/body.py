@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping
 from chalicelib.base.errors import InvalidField, MessageTooLarge
 from chalicelib.base.fields import shown
 from local.incoming import Incoming, Pause, Steps
+from local.request import is_header
 
 _TRAILERS_MAX = 100
+
+_CHUNK_HEAD = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*+;[\t -~\x80-\xff]*+)?")
+"""The size, and extensions, which are ignored."""
 
 _CHUNKS_AT_ONCE = 16
 """After this many chunks other connections have their turn. A body of one-byte chunks that have all arrived would keep
@@ -71,13 +75,20 @@ def _read_chunks(incoming: Incoming, bytes_max: int) -> Steps[bytes]:
         if chunks % _CHUNKS_AT_ONCE == 0:
             yield Pause.TURN
     for _ in range(_TRAILERS_MAX):
-        if not (yield from incoming.line()):
+        if not (trailer := (yield from incoming.line())):
             return bytes(body)
+        if not is_header(trailer):
+            raise InvalidField(f"a trailer must be a line with a name, a colon and a value; one is {_shown(trailer)}")
     raise InvalidField(f"the request body has more than {_TRAILERS_MAX} trailers")
 
 
 def _chunk_size(incoming: Incoming) -> Steps[int]:
-    size = (yield from incoming.line()).partition(b";")[0].strip()
-    if not re.fullmatch(b"[0-9A-Fa-f]{1,16}", size):
-        raise InvalidField(f"the request body has a chunk of the size {shown(size.decode('latin-1'))}")
-    return int(size, 16)
+    line = yield from incoming.line()
+    head = _CHUNK_HEAD.fullmatch(line)
+    if head is None:
+        raise InvalidField(f"a chunk must begin with its size, in hexadecimal digits; one begins with {_shown(line)}")
+    return int(head[1], 16)
+
+
+def _shown(line: bytes) -> str:
+    return shown(line.decode("latin-1"))

@@ -43,7 +43,6 @@ AHEAD_BYTES_MAX = 2 * HEAD_BYTES_MAX
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 HasHungUp = Callable[[], bool]
-CarryOut = Callable[[Head, bytes | None, HasHungUp], Answer]
 
 
 class Pace(Enum):
@@ -52,13 +51,21 @@ class Pace(Enum):
     LONG = "may wait for messages"
 
 
-class Office(NamedTuple):
-    """What the connections of a server share. `carry_out` runs in the event loop's thread for requests whose `pace` is
-    `AT_ONCE`, which saves handing them over, and for others in a thread of `pools`. `connections`: those that are
-    open."""
+class Task(NamedTuple):
+    """What a request asks for. `run`: in the event loop's thread if its `pace` is `AT_ONCE`, which saves handing it
+    over; else in a thread of a pool."""
 
-    carry_out: CarryOut
-    pace: Callable[[Head, bytes | None], Pace]
+    pace: Pace
+    run: Callable[[HasHungUp], Answer]
+
+
+Find = Callable[[Head, bytes | None], Task]
+
+
+class Office(NamedTuple):
+    """What the connections of a server share. `find`: what a request asks for. `connections`: those that are open."""
+
+    find: Find
     pools: Mapping[Pace, Executor]
     body_bytes_max: int
     is_logging: bool
@@ -183,10 +190,10 @@ class Connection(asyncio.Protocol):
         return head, body
 
     def _carried_out(self, head: Head, body: bytes | None) -> Steps[Answer]:
-        carry_out, pace = self._office.carry_out, self._office.pace(head, body)
-        if pace is Pace.AT_ONCE:
-            return carry_out(head, body, self._has_hung_up)
-        executed = self._office.pools[pace].submit(carry_out, head, body, self._has_hung_up)
+        task = self._office.find(head, body)
+        if task.pace is Pace.AT_ONCE:
+            return task.run(self._has_hung_up)
+        executed = self._office.pools[task.pace].submit(task.run, self._has_hung_up)
         executed.add_done_callback(self._wake)
         self._until = inf
         yield Pause.ANSWER

@@ -12,13 +12,11 @@ import asyncio
 import signal
 import socket
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
-from local.connection import HOST, CarryOut, Connection, Office, Pace
-from local.request import Head
+from local.connection import HOST, Connection, Find, Office, Pace
 
 BACKLOG = 1_024
 """Connections that may wait to be accepted: the clients of a load test all arrive at once."""
@@ -33,14 +31,13 @@ its message."""
 
 
 class Server:
-    """`carry_out` executes a request, in a thread of its own unless its `pace` is `AT_ONCE`."""
+    """`find`: what a request asks for."""
 
     def __init__(
         self,
         port: int,
-        carry_out: CarryOut,
+        find: Find,
         *,
-        pace: Callable[[Head, bytes | None], Pace] = lambda *_: Pace.SOON,
         body_bytes_max: int = REQUEST_BYTES_MAX,
         is_logging: bool = False,
     ) -> None:
@@ -51,7 +48,7 @@ class Server:
             Pace.LONG: ThreadPoolExecutor(POLLS_MAX, "decant-poll"),
             Pace.SOON: ThreadPoolExecutor(OTHERS_MAX, "decant-request"),
         }
-        self._office = Office(carry_out, pace, self._pools, body_bytes_max, is_logging, set())
+        self._office = Office(find, self._pools, body_bytes_max, is_logging, set())
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
         self._serving = threading.Lock()

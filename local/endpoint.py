@@ -8,8 +8,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 
-from local.connection import HOST, HasHungUp
+from local.connection import HOST, HasHungUp, Pace, Task
 from local.connections import Server
 from local.request import Answer, Head
 
@@ -28,12 +29,15 @@ Answering = Callable[[str, bytes], Wired]
 class Endpoint(Server):
     def __init__(self, port: int, answering: Answering) -> None:
         """Binds the port. Raises `OSError`."""
-        super().__init__(port, self._answer, body_bytes_max=REQUEST_BYTES_MAX)
+        super().__init__(port, self._task, body_bytes_max=REQUEST_BYTES_MAX)
         self._answering = answering
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.port}"
+
+    def _task(self, head: Head, body: bytes | None) -> Task:
+        return Task(Pace.SOON, partial(self._answer, head, body))
 
     def _answer(self, head: Head, body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
         try:

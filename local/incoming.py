@@ -56,10 +56,15 @@ class Incoming:
         self._bytes.clear()
 
     def head(self) -> Steps[bytes]:
-        """The head of a request up to its blank line.
+        """The head of a request up to its blank line. One blank line before it is ignored: old clients send one behind
+        a body.
 
         Raises `EOFError` if the connection ends before that: a head without its blank line may lack anything, such as
         the length of the body, and must not be executed."""
+        head = yield from self._to_blank()
+        return (yield from self._to_blank()) if head in _BLANK else head
+
+    def _to_blank(self) -> Steps[bytes]:
         searched = lines = 0
         while (end := self._end_of_head(searched)) is None:
             lines += self._bytes.count(b"\n", searched)
@@ -76,12 +81,16 @@ class Incoming:
         return self._taken(size)
 
     def line(self) -> Steps[bytes]:
-        """Up to its end, which is left out. Raises `EOFError` if the connection ends before that."""
+        """Up to its end, which is left out: of lines within a body, a line feed alone is none, as others may not take
+        it for one. Raises `EOFError` if the connection ends before that."""
         while (end := self._bytes.find(b"\n", 0, LINE_BYTES_MAX)) < 0:
             if len(self._bytes) >= LINE_BYTES_MAX:
                 raise InvalidField(f"the request body has a chunk header of more than {LINE_BYTES_MAX} bytes")
             yield from self.more()
-        return self._taken(end + 1).rstrip(b"\r\n")
+        line = self._taken(end + 1)
+        if not line.endswith(b"\r\n"):
+            raise InvalidField("a line of a chunked body must end with a carriage return and a line feed")
+        return line[:-2]
 
     def _end_of_head(self, searched: int) -> int | None:
         """Where it ends. `searched`: it does not end within so many bytes."""

@@ -15,12 +15,17 @@ from chalicelib.base.fields import shown
 from chalicelib.protocols import entrance
 from chalicelib.protocols.http.body import text_of
 
-_REQUEST_LINE = re.compile(rb"(?P<method>\S+)\s+(?P<target>\S+)\s+HTTP/1\.(?P<minor>[0-9])\s*")
-_HEADER = rb"([!#$%&'*+.^_`|~0-9A-Za-z-]++):[ \t]*+([^\r\n\0]*+)\r?\n"
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_REQUEST_LINE = re.compile(rb"(?P<method>%s) (?P<target>[!-~\x80-\xff]++) HTTP/1\.(?P<minor>[0-9])\r?" % _TOKEN)
+_HEADER = rb"(%s):[ \t]*+([\t -~\x80-\xff]*+)\r?\n" % _TOKEN
 _EACH_HEADER = re.compile(_HEADER)
 _HEADERS = re.compile(b"(?:%s)*+" % _HEADER)
-"""Other lines (without a colon, or continuing the previous one) are refused: whoever skips them, or takes them for the
-end of the headers, loses headers that others see, such as the length."""
+"""Other lines (without a colon, continuing the previous one, or with control characters) are refused: whoever skips
+them, or takes them for the end of the headers, loses headers that others see, such as the length. RFC 9112 lets a line
+end without its carriage return."""
+
+_HOST = re.compile(r"[!$%&'()*+;=.:_~\[\]0-9A-Za-z-]*")
+"""A name or an address, and perhaps a port; no comma, which stands between two headers."""
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
@@ -39,7 +44,8 @@ class Head(NamedTuple):
 
     @property
     def waits_to_send(self) -> bool:
-        return self.headers.get("expect", "").lower() == "100-continue"
+        """No client of HTTP/1.0 does: RFC 9110 has servers ignore its expectation."""
+        return not self.line.endswith("/1.0") and self.headers.get("expect", "").lower() == "100-continue"
 
 
 class Answer(NamedTuple):
@@ -57,7 +63,11 @@ def understood(head: bytes) -> Head:
             f"the request line must be a method, a path and HTTP/1.1; it is {shown(_text(line).strip())}"
         )
     headers = _parsed_headers(rest.removesuffix(b"\n").removesuffix(b"\r"))
-    keeps = _is_kept(headers.get("connection", ""), is_by_default=parts["minor"] != b"0")
+    is_old = parts["minor"] == b"0"
+    _check_host(headers.get("host"), is_old)
+    if is_old and "transfer-encoding" in headers:
+        raise InvalidField("header 'transfer-encoding' is not known in HTTP/1.0")
+    keeps = _is_kept(headers.get("connection", ""), is_by_default=not is_old)
     return Head(_text(line).strip(), _text(parts["method"]), _text(parts["target"]), headers, keeps)
 
 
@@ -93,13 +103,25 @@ def _completed(answer: Answer, is_last: bool) -> Headers:
 
 def _parsed_headers(lines: bytes) -> dict[str, str]:
     if not _HEADERS.fullmatch(lines):
-        refused = next(line for line in lines.split(b"\n") if not _EACH_HEADER.fullmatch(line + b"\n"))
+        refused = next(line for line in lines.split(b"\n") if not is_header(line))
         raise InvalidField(f"a header must be a line with a name, a colon and a value; one is {shown(_text(refused))}")
     headers: dict[str, str] = {}
     for name, value in _EACH_HEADER.findall(lines):
         key, text = _text(name).lower(), _text(value).rstrip(" \t")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
+
+
+def is_header(line: bytes) -> bool:
+    """`line`: without its end."""
+    return _EACH_HEADER.fullmatch(line + b"\n") is not None
+
+
+def _check_host(host: str | None, is_old: bool) -> None:
+    if host is None and not is_old:
+        raise InvalidField("header 'host' is missing, which HTTP/1.1 demands")
+    if host and not _HOST.fullmatch(host):
+        raise InvalidField(f"header 'host' must be one host, and perhaps its port; it is {shown(host)}")
 
 
 def _is_kept(wished: str, is_by_default: bool) -> bool:

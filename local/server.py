@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from urllib.parse import parse_qsl
 
 from chalicelib import wiring
@@ -11,10 +12,14 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
 from chalicelib.base import deadline
 from chalicelib.base.fields import defaults
-from chalicelib.protocols.doors import respond
-from chalicelib.protocols.http.respond import Request
-from chalicelib.protocols.http.routes import operations_at
-from local.connection import HasHungUp, Pace
+from chalicelib.protocols import doors
+from chalicelib.protocols.http.respond import Found, Request
+from chalicelib.protocols.mqhttp.calls import CALLS
+from chalicelib.protocols.sqs.action import Action
+from chalicelib.protocols.sqs.receiving import RECEIVING
+from chalicelib.protocols.sqs.sending import SENDING
+from chalicelib.protocols.sqs.settling import SETTLING
+from local.connection import HasHungUp, Pace, Task
 from local.connections import Server
 from local.memory.store import MemoryStore
 from local.request import Answer, Head
@@ -22,66 +27,48 @@ from local.request import Answer, Head
 BODY_BYTES_AT_ONCE_MAX = 64 * 1024
 """A larger request takes so long that others had rather not wait for it."""
 
+_HOST = re.compile("^https?://[^/?]*", re.IGNORECASE)
+"""A target may begin with the host."""
 
 _WAITS = {
-    operation.name: defaults(operation.request)["wait_ms"]
-    for operation in OPERATIONS.values()
-    if operation.request and "wait_ms" in defaults(operation.request)
+    operation.name: fields.get("wait_ms", fields.get("waitseconds"))
+    for operation in (*OPERATIONS.values(), *CALLS.operations)
+    if operation.request and (fields := defaults(operation.request)).keys() & {"wait_ms", "waitseconds"}
 }
 """The operations that may wait for messages -> how long if it is not given; None: it depends."""
 
-
-_FREQUENT_OF_SQS = r"AmazonSQS\.(Send|Delete|Change)Message"
+_FREQUENT_ACTIONS = frozenset({*SENDING, *SETTLING})
 
 
 def listen(port: int, is_logging: bool) -> Server:
     """Binds the port and returns the server; its `serve_forever` serves requests. Raises `OSError`."""
-    return Server(port, carry_out, pace=pace, is_logging=is_logging)
+    return Server(port, find, is_logging=is_logging)
 
 
-def pace(head: Head, body: bytes | None) -> Pace:
+def find(head: Head, body: bytes | None) -> Task:
+    found = doors.found(request_of(head.method, head.target, head.headers, body))
+    return Task(pace(found.asked, body or b""), partial(_carried_out, found))
+
+
+def pace(asked: Operation | Action | None, body: bytes) -> Pace:
     """A store in memory answers without waiting, unless the request is to wait for messages. Rare requests may read
     a lot of it, and keep no others waiting."""
-    if target := head.headers.get("x-amz-target"):
-        return _pace_of_sqs(target, body or b"")
-    if "x-mq-version" in head.headers:
-        return _pace_of_mq(head, body or b"")
-    match = operations_at(_split(head.target)[0])
-    operation = match and match[0].get(head.method)
-    if not operation:
-        return Pace.LONG if _may_be_receive(head.target, body or b"") else Pace.SOON
-    if _may_wait(operation, body or b""):
+    if asked is None:
+        return Pace.SOON
+    if _may_wait(asked, body):
         return Pace.LONG
-    is_small = operation.is_frequent and len(body or b"") <= BODY_BYTES_AT_ONCE_MAX
+    is_frequent = asked.is_frequent if isinstance(asked, Operation) else asked.name in _FREQUENT_ACTIONS
+    is_small = is_frequent and len(body) <= BODY_BYTES_AT_ONCE_MAX
     return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
 
 
-def _pace_of_sqs(target: str, body: bytes) -> Pace:
-    """A queue can have receives wait that do not ask for it."""
-    if target == "AmazonSQS.ReceiveMessage":
-        return Pace.LONG
-    is_small = re.match(_FREQUENT_OF_SQS, target) and len(body) <= BODY_BYTES_AT_ONCE_MAX
-    return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
-
-
-def _may_be_receive(target: str, body: bytes) -> bool:
-    """In the query protocol of SQS."""
-    return "Action=ReceiveMessage" in target or b"Action=ReceiveMessage" in body
-
-
-def _pace_of_mq(head: Head, body: bytes) -> Pace:
-    """What is about half messages is rare, and has a `trans` in the query, or a property with it in its name."""
-    if head.method == "GET":
-        return Pace.LONG
-    is_small = len(body) <= BODY_BYTES_AT_ONCE_MAX and "trans" not in head.target and b"__Trans" not in body
-    return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
-
-
-def _may_wait(operation: Operation, body: bytes) -> bool:
-    """JSON may spell a name with escapes."""
-    if operation.name not in _WAITS:
+def _may_wait(asked: Operation | Action, body: bytes) -> bool:
+    """A queue can have receives of SQS wait that do not ask for it. JSON may spell a name with escapes."""
+    if isinstance(asked, Action):
+        return asked.name in RECEIVING
+    if asked.name not in _WAITS:
         return False
-    return operation.method == "GET" or _WAITS[operation.name] != 0 or b"wait_ms" in body or b"\\" in body
+    return asked.method == "GET" or _WAITS[asked.name] != 0 or b"wait_ms" in body or b"\\" in body
 
 
 def _is_in_memory() -> bool:
@@ -91,20 +78,14 @@ def _is_in_memory() -> bool:
     return isinstance(service.env.store, MemoryStore) and not (hooks.before or hooks.after)
 
 
-def carry_out(head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
+def _carried_out(found: Found, has_hung_up: HasHungUp) -> Answer:
     with deadline.caller(has_hung_up):
-        response = respond(request_of(head.method, head.target, head.headers, body))
+        response = found.answer(lambda: None)
     return Answer(response.status, response.headers, response.text.encode())
 
 
 def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Request:
     """`headers`: by their names in lower case."""
-    path, query = _split(target)
+    path, _, query = _HOST.sub("", target).partition("?")
     pairs = parse_qsl(query, keep_blank_values=True) if query else []
     return Request(method, path, pairs, headers, body or b"", raw_query=query)
-
-
-def _split(target: str) -> tuple[str, str]:
-    """Path and query. HTTP allows the target to begin with the host."""
-    path, _, query = re.sub("^https?://[^/?]*", "", target, flags=re.IGNORECASE).partition("?")
-    return path, query

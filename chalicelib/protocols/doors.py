@@ -1,23 +1,28 @@
-"""Hands each HTTP request to the door that it is for: that of SQS, that of MQ over HTTP, or the routes of HTTP."""
+"""Finds the door that each HTTP request is for, and what it asks for there: that of SQS, that of MQ over HTTP, or the
+routes of HTTP. This is decided once: whoever has to know reads it off what was found."""
 
 from __future__ import annotations
 
 from chalicelib.protocols.http import respond as http
-from chalicelib.protocols.http.respond import LeftMs, Request, Response
+from chalicelib.protocols.http.respond import Found, LeftMs, Request, Response
 
 
 def respond(request: Request, left_ms: LeftMs = lambda: None) -> Response:
     """`left_ms`: how much time there is from now on; None: as much as every call has."""
+    return found(request).answer(left_ms)
+
+
+def found(request: Request) -> Found:
     if "x-mq-version" in request.headers:
         from chalicelib.protocols.mqhttp import door as mq_door  # which most cold starts do not need
 
-        return mq_door.respond(request, left_ms)
+        return mq_door.found(request)
     if _may_be_sqs(request.path):
         from chalicelib.protocols.sqs import door  # likewise
 
-        if response := door.respond(request, left_ms):
-            return response
-    return http.respond(request, left_ms)
+        if of_sqs := door.found(request):
+            return of_sqs
+    return http.found(request)
 
 
 def _may_be_sqs(path: str) -> bool:

@@ -15,8 +15,7 @@ from chalicelib.base.schema import flag, string
 from chalicelib.protocols import entrance, invocation
 from chalicelib.protocols.entrance import Answer, Call
 from chalicelib.protocols.http import events
-from chalicelib.protocols.http.respond import Request, Response, refusal, respond
-from chalicelib.protocols.http.routes import operations_at
+from chalicelib.protocols.http.respond import Request, Response, found, refusal
 
 Json = dict[str, Any]
 
@@ -36,11 +35,10 @@ def invoked(name: str, event: Any, context: Any) -> Json:
 
 def _responded(name: str, request: Request, context: Any) -> Response:
     """Who may invoke one function may not call other operations through it."""
-    operations, _ = operations_at(request.path) or ({}, [])
-    asked = operations.get(request.method)
+    asked, answer = found(request)
     if asked and asked.name not in _WAITING.get(name, ()):
-        return refusal(NotFound(f"the function '{name}' does not answer {asked.method} {quoted(request.path)}"))
-    return respond(request, invocation.left_ms(context))
+        return refusal(NotFound(f"the function '{name}' does not answer {request.method} {quoted(request.path)}"))
+    return answer(invocation.left_ms(context))
 
 
 def _result(answer: Answer) -> Json:

@@ -9,19 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from chalicelib import wiring
-from chalicelib.api import Api
-from chalicelib.base.runtime import system
-from chalicelib.service import Service
 from local import connection as connection_module
-from local import connections, server
-from local.connection import HasHungUp, Pace
+from local import connections
+from local.connection import Pace, Task
 from local.connections import Server
-from local.memory.store import MemoryStore
 from local.request import Answer, Head
 from tests.local.serving import Running, running
 
@@ -63,7 +57,7 @@ def threads_of(running: Running) -> int:
     return len(list(tasks.iterdir()))
 
 
-@pytest.mark.parametrize("says", [b"", b"GET /he", b"PUT /topics/a HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
+@pytest.mark.parametrize("says", [b"", b"GET /he", b"PUT /topics/a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"])
 def test_a_crowd_of_partial_requests_takes_no_threads_and_goes_unnoticed(many_files: None, says: bytes) -> None:
     with running() as server:
         with crowd(server.port, says):
@@ -88,7 +82,7 @@ class Office:
 
     def serve(self) -> int:
         """Opens the office. The port."""
-        server = Server(0, self, pace=pace)
+        server = Server(0, self.find)
         serving = threading.Thread(target=server.serve_forever, name="decant-server", daemon=True)
         serving.start()
         for end in (server.server_close, serving.join, server.shutdown):
@@ -99,7 +93,10 @@ class Office:
         self.doors.set()
         self._ends.close()
 
-    def __call__(self, head: Head, _body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
+    def find(self, head: Head, _body: bytes | None) -> Task:
+        return Task(pace(head), lambda _has_hung_up: self.carry_out(head))
+
+    def carry_out(self, head: Head) -> Answer:
         self.carried_out.append((head.target, threading.current_thread().name))
         if head.target.startswith("/held"):
             self.held.release()
@@ -107,7 +104,7 @@ class Office:
         return Answer(200, {}, head.target.encode())
 
 
-def pace(head: Head, _body: bytes | None) -> Pace:
+def pace(head: Head) -> Pace:
     if head.target.endswith("/at-once"):
         return Pace.AT_ONCE
     return Pace.LONG if head.target == "/held/poll" else Pace.SOON
@@ -177,7 +174,7 @@ def test_a_body_that_does_not_come_holds_no_thread(office: Office, monkeypatch: 
     [
         ("IDLE_SECONDS", b""),
         ("HEAD_SECONDS", b"GET /health"),
-        ("BODY_SECONDS", b"PUT / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{"),
+        ("BODY_SECONDS", b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{"),
     ],
 )
 def test_a_connection_that_stops_in_its_request_is_closed_in_time(
@@ -204,76 +201,3 @@ def test_a_defect_costs_its_own_connection_only(office: Office, capfd: pytest.Ca
         assert broken.recv(1) == b""
         assert answer(other) == b"/other"
     assert "decant: a connection failed" in capfd.readouterr().err
-
-
-# -- which requests may wait ------------------------------------------------------------------------------------------
-
-POP = "/topics/orders/groups/billing/pop"
-
-
-@pytest.fixture
-def service() -> Iterator[Service]:
-    """In memory."""
-    service = Service(MemoryStore(), system())
-    wiring.use(Api(service))
-    yield service
-    wiring.use(None)
-
-
-def pace_of(method: str, target: str, body: bytes | None, **headers: str) -> Pace:
-    return server.pace(Head("", method, target, headers, keeps=True), body)
-
-
-@pytest.mark.parametrize(
-    ("method", "target", "body", "pace"),
-    [
-        ("POST", "/topics/orders/messages", b"{}", Pace.AT_ONCE),
-        ("POST", "http://localhost/topics/orders/messages?a=b", None, Pace.AT_ONCE),
-        ("POST", "/topics/orders/messages", bytes(server.BODY_BYTES_AT_ONCE_MAX + 1), Pace.SOON),
-        ("POST", POP, b'{"max_messages": 10}', Pace.AT_ONCE),
-        ("POST", POP, b'{"wait_ms": 1}', Pace.LONG),
-        ("POST", POP, b'{"wait\\u005fms": 1}', Pace.LONG),
-        ("POST", "/topics/orders/requests", b"{}", Pace.LONG),
-        ("GET", "/requests/1?wait_ms=1", None, Pace.LONG),
-        ("POST", "/topics/orders/transactions/check", b'{"wait_ms": 1}', Pace.LONG),
-        ("PUT", "/topics/orders", b"{}", Pace.SOON),
-        ("GET", POP, None, Pace.SOON),
-        ("GET", "/nowhere", None, Pace.SOON),
-        ("GET", "/?Action=ReceiveMessage", None, Pace.LONG),
-        ("POST", "/123456789012/orders", b"Action=ReceiveMessage&WaitTimeSeconds=1", Pace.LONG),
-        ("POST", "/123456789012/orders", b"Action=SendMessage&MessageBody=a", Pace.SOON),
-    ],
-)
-def test_only_frequent_small_requests_that_cannot_wait_keep_the_loop(
-    service: Service, method: str, target: str, body: bytes | None, pace: Pace
-) -> None:
-    assert pace_of(method, target, body) is pace
-
-
-@pytest.mark.parametrize(
-    ("method", "query", "body", "pace"),
-    [
-        ("POST", "", b"<Message/>", Pace.AT_ONCE),
-        ("POST", "", b"<Message><Properties>__TransCheckT:10</Properties></Message>", Pace.SOON),
-        ("POST", "", bytes(server.BODY_BYTES_AT_ONCE_MAX + 1), Pace.SOON),
-        ("GET", "?consumer=billing", None, Pace.LONG),
-        ("DELETE", "?consumer=billing", b"<ReceiptHandles/>", Pace.AT_ONCE),
-        ("DELETE", "?consumer=billing&trans=commit", b"<ReceiptHandles/>", Pace.SOON),
-    ],
-)
-def test_requests_of_mq_that_may_wait_run_elsewhere(
-    service: Service, method: str, query: str, body: bytes | None, pace: Pace
-) -> None:
-    target = f"/topics/orders/messages{query}"
-    assert pace_of(method, target, body, **{"x-mq-version": "2015-06-06"}) is pace
-
-
-def test_no_request_keeps_the_loop_where_a_hook_may_wait(service: Service) -> None:
-    service.producing.hooks.before.append(lambda *_: None)
-    assert pace_of("POST", POP, b"{}") is Pace.SOON
-
-
-def test_no_request_keeps_the_loop_where_the_store_may_wait(service: Service) -> None:
-    env = SimpleNamespace(store=object())
-    wiring.use(SimpleNamespace(service=SimpleNamespace(env=env, producing=service.producing)))  # type: ignore[arg-type]
-    assert pace_of("POST", POP, b"{}") is Pace.SOON

@@ -17,11 +17,11 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import Service
-from local.connection import HasHungUp, Pace
+from local.connection import HasHungUp, Pace, Task
 from local.connections import Server
 from local.memory.store import MemoryStore
 from local.request import Answer, Head
-from local.server import carry_out, pace
+from local.server import find
 from tests.local.serving import Running
 
 POP = "/topics/%s/groups/billing/pop"
@@ -41,11 +41,16 @@ ended = threading.Semaphore(0)
 """Is released whenever a pop has ended, whoever waits for its answer."""
 
 
-def watched(head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
-    answer = carry_out(head, body, has_hung_up)
-    if pace(head, body) is Pace.LONG:
-        ended.release()
-    return answer
+def watched(head: Head, body: bytes | None) -> Task:
+    task = find(head, body)
+
+    def run(has_hung_up: HasHungUp) -> Answer:
+        answer = task.run(has_hung_up)
+        if task.pace is Pace.LONG:
+            ended.release()
+        return answer
+
+    return Task(task.pace, run)
 
 
 class WatchedBell:
@@ -61,7 +66,7 @@ class WatchedBell:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
     wiring.use(Api(Service(MemoryStore(), replace(system(), make_bell=WatchedBell))))
-    listening = Server(0, watched, pace=pace)
+    listening = Server(0, watched)
     serving = threading.Thread(target=listening.serve_forever, daemon=True)
     serving.start()
     yield Running(None, f"http://127.0.0.1:{listening.port}")  # type: ignore[arg-type]
@@ -78,7 +83,7 @@ def prepared(server: Running, topic: str) -> None:
 
 def polling(server: Running, topic: str, more: bytes = b"") -> socket.socket:
     """A connection whose pop has looked once, and waits."""
-    head = f"POST {POP % topic} HTTP/1.1\r\nContent-Length: {len(WAITING)}\r\n\r\n"
+    head = f"POST {POP % topic} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(WAITING)}\r\n\r\n"
     for signal in (looked, ended):
         while signal.acquire(blocking=False):
             pass

@@ -87,7 +87,14 @@ def test_a_request_line_without_a_version_that_is_spoken_is_refused(server: Runn
         b": no name",
         b"From somebody",
         b"a\rb: c",
+        b"a: b\rc",
         b"a: \0",
+        b"a: \x0b",
+        b"a: \x1b[2J",
+        b"a: \x7f",
+        b"\x0bTransfer-Encoding: chunked",
+        b"Transfer-Encoding: \x0bchunked",
+        b"Content-Length: \x0b13",
     ],
 )
 def test_a_line_that_is_not_a_header_is_refused_and_does_not_end_headers(server: Running, line: bytes) -> None:
@@ -96,20 +103,119 @@ def test_a_line_that_is_not_a_header_is_refused_and_does_not_end_headers(server:
     assert server.ask("GET", "/topics/unset")[0] == 404
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"DELETE\x0b/topics/kept HTTP/1.1",
+        b"DELETE /topics/kept\x0bHTTP/1.1",
+        b"DELETE /topics/kept HTTP/1.1\x0b",
+        b"DELETE\t/topics/kept HTTP/1.1",
+        b"DELETE  /topics/kept HTTP/1.1",
+        b"DELETE /topics/kept  HTTP/1.1",
+        b"DELETE /topics/kept HTTP/1.1 ",
+        b" DELETE /topics/kept HTTP/1.1",
+        b"DELETE /topics/kept\r HTTP/1.1",
+        b"\rDELETE /topics/kept HTTP/1.1",
+        b"DELETE /topics/kept HTTP/1.1\r",
+        b"DELETE /topics/kept#\x01 HTTP/1.1",
+        b"DEL(ETE /topics/kept HTTP/1.1",
+        b"DELETE /topics/kept http/1.1",
+        b"DELETE /topics/kept HTTP/1.11",
+        b"DELETE /topics/kept HTTP/2.0",
+    ],
+)
+def test_a_request_line_that_others_could_read_otherwise_is_refused(server: Running, line: bytes) -> None:
+    server.ask("PUT", "/topics/kept")
+    assert in_raw(server.say(line + b"\r\nHost: localhost\r\n\r\n")) == (400, "InvalidField")
+    assert server.ask("GET", "/topics/kept")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [b"", b"Host: a\r\nHost: b\r\n", b"Host: a\r\nhost: a\r\n", b"Host: a b\r\n", b"Host: a/b\r\n", b"Host: u@a\r\n"],
+)
+def test_a_request_of_today_names_one_host(server: Running, hosts: bytes) -> None:
+    assert in_raw(server.say(b"GET /health HTTP/1.1\r\n" + hosts + b"\r\n")) == (400, "InvalidField")
+
+
+@pytest.mark.parametrize("host", [b"a:8000", b"[::1]:8000", b"", b"xn--a.example"])
+def test_a_host_may_have_a_port(server: Running, host: bytes) -> None:
+    assert b" 200 " in server.say(b"GET /health HTTP/1.1\r\nConnection: close\r\nHost: %s\r\n\r\n" % host)
+
+
+def test_an_empty_line_before_a_request_is_ignored(server: Running) -> None:
+    assert b" 200 " in server.say(b"\r\nGET /health HTTP/1.0\r\n\r\n")
+    assert in_raw(server.say(b"\r\n\r\nGET /health HTTP/1.0\r\n\r\n")) == (400, "InvalidField")
+
+
+CHUNKS = b"PUT /topics/unset HTTP/1.%d\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%s"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"2;a\rb\r\n{}\r\n0\r\n\r\n",
+        b"2;a\n{}\r\n0\r\n\r\n",
+        b"2\n{}\r\n0\r\n\r\n",
+        b"2\x0b\r\n{}\r\n0\r\n\r\n",
+        b"2;\x0b\r\n{}\r\n0\r\n\r\n",
+        b"2;\0\r\n{}\r\n0\r\n\r\n",
+        b"2 \r\n{}\r\n0\r\n\r\n",
+        b" 2\r\n{}\r\n0\r\n\r\n",
+        b"+2\r\n{}\r\n0\r\n\r\n",
+        b"0x2\r\n{}\r\n0\r\n\r\n",
+        b"2_\r\n{}\r\n0\r\n\r\n",
+        b";a\r\n{}\r\n0\r\n\r\n",
+        b"\r\n{}\r\n0\r\n\r\n",
+        b"2\r\r\n{}\r\n0\r\n\r\n",
+        b"00000000000000002\r\n{}\r\n0\r\n\r\n",
+        b"2\r\n{}\n0\r\n\r\n",
+        b"2\r\n{}\r\r\n0\r\n\r\n",
+        b"2\r\n{}\r\n0\n\r\n",
+        b"2\r\n{}\r\n0\r\n\n",
+        b"2\r\n{}\r\n0\r\nno trailer\r\n\r\n",
+        b"2\r\n{}\r\n0\r\na : b\r\n\r\n",
+        b"2\r\n{}\r\n0\r\na: b\r\n folded\r\n\r\n",
+        b"2\r\n{}\r\n0\r\na: \x0b\r\n\r\n",
+        b"2\r\n{}\r\n0\r\na: b\n\r\n",
+    ],
+)
+def test_a_chunk_that_others_could_read_otherwise_is_refused(server: Running, body: bytes) -> None:
+    assert in_raw(server.say(CHUNKS % (1, body))) == (400, "InvalidField")
+    assert server.ask("GET", "/topics/unset")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "coding", ["Chunked, chunked", "chunked, gzip", "xchunked", "identity", "chunked\r\nTransfer-Encoding: x", ""]
+)
+def test_a_coding_of_the_body_but_chunks_is_refused(server: Running, coding: str) -> None:
+    raw = (CHUNKS % (1, b"0\r\n\r\n")).replace(b"chunked", coding.encode())
+    assert in_raw(server.say(raw)) == (400, "InvalidField")
+
+
+def test_chunks_are_refused_in_the_version_that_has_none(server: Running) -> None:
+    assert in_raw(server.say(CHUNKS % (0, b"2\r\n{}\r\n0\r\n\r\n"))) == (400, "InvalidField")
+
+
+def test_nobody_waits_to_send_in_the_version_that_has_no_waiting(server: Running) -> None:
+    head = b"PUT /topics/old HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    assert server.say(head + b"{}").startswith(b"HTTP/1.1 201")
+
+
 @pytest.mark.parametrize("header", [b"x: " + b"a" * 70_000, b"x: 1\r\n" * 101, (b"x: " + b"a" * 1_000 + b"\r\n") * 80])
 def test_a_head_that_is_too_large_is_refused(server: Running, header: bytes) -> None:
-    assert in_raw(server.say(b"GET /health HTTP/1.1\r\n" + header + b"\r\n\r\n")) == (400, "InvalidField")
+    assert in_raw(server.say(b"GET /health HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")) == (400, "InvalidField")
 
 
 def test_too_many_headers_are_refused_before_the_last_has_come(server: Running) -> None:
-    answer = server.say(b"GET /health HTTP/1.1\r\n" + b"x:1\r\n" * 101)
+    answer = server.say(b"GET /health HTTP/1.1\r\nHost: a\r\n" + b"x:1\r\n" * 101)
     assert in_raw(answer) == (400, "InvalidField")
     assert b"more than 99 headers" in answer
     assert b" 200 " in server.say(b"GET /health HTTP/1.0\r\n" + b"x:1\r\n" * 99 + b"\r\n")
 
 
 def test_a_connection_that_is_to_be_closed_is_closed(server: Running) -> None:
-    raw = b"GET /health HTTP/1.1\r\nConnection: x, Close\r\n\r\n"
+    raw = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n"
     assert b"connection: close" in server.say(raw).lower()
     assert b" 200 " in server.say(b"GET /health HTTP/1.0\r\n\r\n")
 
@@ -124,7 +230,7 @@ def test_pipelined_requests_are_answered_in_their_order(server: Running) -> None
 def test_the_endpoint_of_the_store_answers_no_cut_request_either(server: Running) -> None:
     port = urlsplit(endpoint_in(server.banner)).port
     assert port is not None
-    whole = b"POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\nContent-Length: 2\r\n\r\n{}"
+    whole = b"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\nContent-Length: 2\r\n\r\n{}"
     store = Running(server.process, f"http://127.0.0.1:{port}")
     assert b" 200 " in store.say(whole, ends=True)
     for size in range(1, len(whole)):
@@ -135,7 +241,8 @@ TALK = b"".join(
     [
         put("whole"),
         b"GET /health HTTP/1.1\nHost: localhost\r\n\n",
-        b"PUT /topics/a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\n{}\r\n\r\n1\n \n0\r\nX: y\r\n\r\n",
+        b"PUT /topics/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"4;x=y\r\n{}\r\n\r\n1\r\n \r\n0\r\nX: y\r\n\r\n",
         b"GET /last HTTP/1.0\r\n\r\n",
     ]
 )
@@ -166,5 +273,5 @@ def test_requests_are_the_same_in_whichever_pieces_they_come(size: int) -> None:
 def test_a_value_of_blanks_is_no_work_for_minutes() -> None:
     began = time.perf_counter()
     with pytest.raises(InvalidField):
-        understood(b"GET / HTTP/1.1\r\na:" + b" " * 60_000 + b"\0\r\n\r\n")
+        understood(b"GET / HTTP/1.1\r\nHost: a\r\na:" + b" " * 60_000 + b"\0\r\n\r\n")
     assert time.perf_counter() - began < 1

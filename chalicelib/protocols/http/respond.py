@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chalicelib.api.operation import Operation
 from chalicelib.base.errors import DecantError, InvalidField, MethodNotAllowed, NotFound
@@ -14,6 +15,9 @@ from chalicelib.protocols.entrance import Answer, Call
 from chalicelib.protocols.http.body import body_of, text_of
 from chalicelib.protocols.http.prefer import patience_ms, preferences
 from chalicelib.protocols.http.routes import operations_at
+
+if TYPE_CHECKING:
+    from chalicelib.protocols.sqs.action import Action
 
 LeftMs = Callable[[], int | None]
 
@@ -39,9 +43,21 @@ class Response(NamedTuple):
     text: str
 
 
-def respond(request: Request, left_ms: LeftMs = lambda: None) -> Response:
-    """`left_ms`: how much time there is from now on; None: as much as every call has."""
-    return entrance.guarded(lambda: _responded(request, left_ms), refusal)
+class Found(NamedTuple):
+    """What a request asks for. `asked`: None where it asks for nothing that there is. `answer`: carries it out."""
+
+    asked: Operation | Action | None
+    answer: Callable[[LeftMs], Response]
+
+
+def found(request: Request) -> Found:
+    """The operation of the path and the method."""
+    operations, names = operations_at(request.path) or ({}, [])
+    operation = operations.get(request.method)
+    if operation:
+        return Found(operation, partial(_responded, request, operation, names))
+    refused = _not_allowed(request, operations) if operations else _unknown(request)
+    return Found(None, lambda _left_ms: refused)
 
 
 def refusal(error: DecantError) -> Response:
@@ -49,14 +65,15 @@ def refusal(error: DecantError) -> Response:
     return _rendered(entrance.refusal(error))
 
 
-def _responded(request: Request, left_ms: LeftMs) -> Response:
-    match = operations_at(request.path)
-    if match is None:
-        raise NotFound(f"there is no path {quoted(request.path)}")
-    operations, names = match
-    operation = operations.get(request.method)
-    if operation:
-        return _rendered(_answer(request, operation, names, left_ms))
+def _responded(request: Request, operation: Operation, names: list[str], left_ms: LeftMs) -> Response:
+    return entrance.guarded(lambda: _rendered(_answer(request, operation, names, left_ms)), refusal)
+
+
+def _unknown(request: Request) -> Response:
+    return refusal(NotFound(f"there is no path {quoted(request.path)}"))
+
+
+def _not_allowed(request: Request, operations: Mapping[str, Operation]) -> Response:
     allowed = ", ".join(sorted(operations))
     refused = refusal(MethodNotAllowed(f"method {quoted(request.method)} is not allowed here; allowed are {allowed}"))
     return refused._replace(headers={**refused.headers, "Allow": allowed})

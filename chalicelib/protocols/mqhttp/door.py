@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,7 +23,7 @@ from chalicelib.base.limits import NAME_PATTERN
 from chalicelib.base.runtime import system
 from chalicelib.protocols.answering import NO_KEYS, Origin, answered, in_time
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
-from chalicelib.protocols.http.respond import LeftMs, Request, Response
+from chalicelib.protocols.http.respond import Found, LeftMs, Request, Response
 from chalicelib.protocols.mqhttp.calls import CALLS, ORDER
 from chalicelib.protocols.mqhttp.errors import HandlesFailed, MqError, of_service, wrong
 from chalicelib.protocols.mqhttp.signatures import signed
@@ -55,10 +56,15 @@ _BAD_SIGNATURE = (
 )
 
 
-def respond(request: Request, left_ms: LeftMs) -> Response:
-    request_id = system().entropy(_REQUEST_ID_BYTES).hex().upper()
-    given, place = dict(request.query), _PATH.fullmatch(request.path)
+def found(request: Request) -> Found:
+    given = dict(request.query)
     operation = _OPERATIONS.get(_NAMES.get(request.method, {}).get(given.get("trans"), ""))
+    return Found(operation, partial(_answered, request, operation, given))
+
+
+def _answered(request: Request, operation: Operation | None, given: Mapping[str, str], left_ms: LeftMs) -> Response:
+    request_id = system().entropy(_REQUEST_ID_BYTES).hex().upper()
+    place = _PATH.fullmatch(request.path)
     named = {"topic": unquote(place[1]) if place else "", "group": given.get("consumer", "")}
 
     def run() -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -20,7 +21,7 @@ from chalicelib.base.errors import DecantError, Unauthenticated
 from chalicelib.base.runtime import system
 from chalicelib.protocols.answering import NO_KEYS, Origin, answered, in_time
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
-from chalicelib.protocols.http.respond import LeftMs, Request, Response
+from chalicelib.protocols.http.respond import Found, LeftMs, Request, Response
 from chalicelib.protocols.sqs import json_wire, query_wire, sigv4
 from chalicelib.protocols.sqs.action import Action, Call, Carrier, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
@@ -60,14 +61,16 @@ class Wire(Carrier, Protocol):
     def refusal(self, error: SqsError, request_id: str) -> Response: ...
 
 
-def respond(request: Request, left_ms: LeftMs) -> Response | None:
+def found(request: Request) -> Found | None:
     """None: the request is not for this door."""
     place = _PATH.fullmatch(request.path)
     if place is None or request.method not in ("GET", "POST"):
         return None
     queue_name = unquote(place[1] or "")
     wire: Wire | None = json_wire.wire_of(request) or query_wire.wire_of(request, bool(queue_name))
-    return _answered(request, wire, queue_name, left_ms) if wire else None
+    if wire is None:
+        return None
+    return Found(ACTIONS.get(wire.action), partial(_answered, request, wire, queue_name))
 
 
 def _answered(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs) -> Response:

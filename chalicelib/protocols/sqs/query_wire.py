@@ -9,7 +9,7 @@ import base64
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote_plus, urlencode
 from xml.sax.saxutils import escape
 
 import orjson
@@ -35,7 +35,11 @@ QUOTED_CHARS_MAX = 64 * KIB
 _NAMESPACE = f"http://queue.amazonaws.com/doc/{VERSION}/"
 _DEPTH_MAX = 6
 """`SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType`: nothing is named in more parts."""
-_ACTION = re.compile(b"&Action=([A-Za-z]*)")
+_ACTION = re.compile(
+    b"&%s=([^&]{0,100})" % b"".join(b"(?:%c|%%(?i:%02x))" % (byte, byte) for byte in b"Action"),
+)
+"""The parameter, each byte of its name as it is or percent-encoded. No name of an action is longer, however it is
+written."""
 _PLACE = re.compile("[0-9]{1,6}")
 _INTEGER = re.compile("[+-]?[0-9]{1,20}")
 
@@ -84,8 +88,8 @@ class QueryWire:
 
     def __init__(self, raw: bytes) -> None:
         """`raw`: each parameter behind an `&`."""
-        found = _ACTION.search(raw)
-        self.action = found[1].decode() if found else ""
+        found = _ACTION.search(raw) if _is_small(raw) else None
+        self.action = unquote_plus(found[1].decode("latin-1")) if found else ""
         self._raw, self._form = raw, _Node()
 
     def _add(self, name: str, value: str) -> None:
@@ -148,8 +152,14 @@ def wire_of(request: Request, names_queue: bool) -> QueryWire | None:
     query = urlencode(request.query, errors="surrogatepass") if request.raw_query is None else request.raw_query
     body = request.body if request.method == "POST" else b""
     raw = b"".join(b"&" + part for part in (query.encode(errors="surrogatepass"), body) if part)
-    is_own = names_queue or b"&Action=" in raw or b"&Version=" in raw
-    return QueryWire(raw) if is_own else None
+    wire = QueryWire(raw)
+    is_own = names_queue or wire.action or b"&Action=" in raw or b"&Version=" in raw
+    return wire if is_own else None
+
+
+def _is_small(raw: bytes) -> bool:
+    """Whether its form is going to be read."""
+    return len(raw) <= FORM_BYTES_MAX + 1 and raw.count(b"&") <= PARAMETERS_MAX
 
 
 def _pairs(form: bytes) -> Pairs:
