@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from local.memory.wire import Wire
 from spark.exporting.__main__ import main
 from spark.exporting.state import State
 from spark.reading.manifest import Export, read_export
-from tests.support.emulators import client_of, free_port
+from tests.support.emulators import ROOT, client_of, free_port
 
 TABLE = "decant"
 
@@ -157,6 +159,14 @@ def test_the_hashes_of_the_secrets_of_tokens_are_not_written(
     put(place[1], table, "tokens", "QJ7ZK3XW5B2NDM4T", name={"S": "a"}, secrets=secrets)
     _, [line] = exported(capsys, tmp_path, place[0], table)
     assert (line["Item"]["name"], line["Item"]["secrets"]) == ({"S": "a"}, {"S": "redacted"})
+
+
+def test_an_export_is_for_its_owner_alone(memory: tuple[str, InMemory], tmp_path: Path) -> None:
+    put(memory[1], TABLE, "one", "first")
+    root = tmp_path / "exports"
+    command = [sys.executable, "-m", "spark.exporting", "--endpoint", memory[0], "--to", str(root)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, umask=0)
+    assert {path.stat().st_mode & 0o077 for path in (root, *root.rglob("*"))} == {0}
 
 
 def test_the_endpoint_only_reads(memory: tuple[str, InMemory]) -> None:
