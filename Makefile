@@ -82,7 +82,7 @@ bench: $(VENV)/.dev emulators-if-possible elasticmq-if-possible ## measure cost 
 
 pipeline: $(VENV)/.spark ## run all jobs on EXPORT (the newest full one) and write REPORT (report.html); needs Java 17
 	@test -n "$(EXPORT)" || { echo "decant: no full export in $(EXPORT_TO); run make export, or set EXPORT=" >&2; exit 64; }
-	@$(BIN)/python -m spark.jobs.pipeline --export "$(EXPORT)" --tables "$(TABLES)" --out "$(REPORT)"
+	@umask 077; $(BIN)/python -m spark.jobs.pipeline --export "$(EXPORT)" --tables "$(TABLES)" --out "$(REPORT)"
 
 emulators: $(EMULATOR) $(MQ_SDK) ## install the DynamoDB emulator that tests and benchmarks run against, and the SDK of MQ for Node
 

@@ -16,6 +16,7 @@ from local.connection import HOST
 from local.connections import Server
 from local.endpoint import Endpoint
 from local.memory import opening
+from local.readers import demand_admin
 from local.store import answering, open_store
 from local.unstartable import Unstartable
 
@@ -49,7 +50,7 @@ DynamoDB endpoint{access}: {endpoint}
 SHOWN_ONCE = """tokens are needed; this is the first, it may do everything, and is shown this once:
   TOKEN={token}
 """
-ACCESS_KEY = """Its access key, for clients of SQS and of MQ over HTTP:
+ACCESS_KEY = """Its access key, for clients of SQS and of MQ over HTTP, and for `make export`:
   export AWS_ACCESS_KEY_ID={access_key_id} AWS_SECRET_ACCESS_KEY={secret_access_key}
 """
 SHOWN_BEFORE = """tokens are needed, and the table has some:
@@ -131,12 +132,12 @@ def offer_store(port: int) -> Endpoint | None:
     chosen = os.environ.get("DYNAMODB_PORT")
     wanted = port_of(chosen, "DYNAMODB_PORT") if chosen else (port + 1) % (PORT_MAX + 1)
     try:
-        offered = Endpoint(wanted, answers)
+        offered = Endpoint(wanted, answers, demand_admin)
     except OSError as error:
         if chosen:
             reason = "it is taken" if error.errno == EADDRINUSE else error.strerror
             raise Unstartable(f"cannot listen on port {wanted}, which DYNAMODB_PORT names: {reason}") from error
-        offered = Endpoint(0, answers)
+        offered = Endpoint(0, answers, demand_admin)
     endpoint.start(offered)
     return offered
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ENDPOINT_SECONDS = 2
 """How long an endpoint may take to connect or respond before it counts as unreachable."""
 
+SIGNING_KEY_BYTES = 32
+"""Of a key that lasts as long as the table: until this process ends."""
 
 _CONFIG = Config(
     connect_timeout=ENDPOINT_SECONDS,
@@ -43,6 +45,9 @@ def open_moto() -> str:
 
     os.environ["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true"  # moto only intercepts the addresses of AWS
     embedded.start()
+    if "DECANT_SIGNING_KEY" not in os.environ and not os.environ.get("DECANT_SIGNING_KEY_FROM"):
+        # not in the table, where readers of the endpoint would find it: they may use DynamoDB's expressions
+        os.environ["DECANT_SIGNING_KEY"] = system().entropy(SIGNING_KEY_BYTES).hex()
     return _opened("moto, in memory: gone when this process ends")
 
 

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
+from chalicelib.protocols.sqs.errors import SqsError
 from local.connection import HOST, HasHungUp, Pace, Task
 from local.connections import Server
 from local.request import Answer, Head
@@ -24,13 +25,18 @@ Wired = tuple[int, bytes, str]
 """Status, body and type of an answer."""
 Answering = Callable[[str, bytes], Wired]
 """Is given one of `OPERATIONS` and the body of its request."""
+Demanding = Callable[[Head, bytes], None]
+"""Raises SqsError for a request of somebody who may not read."""
+
+
+def _let_in(_head: Head, _body: bytes) -> None: ...
 
 
 class Endpoint(Server):
-    def __init__(self, port: int, answering: Answering) -> None:
+    def __init__(self, port: int, answering: Answering, demanding: Demanding = _let_in) -> None:
         """Binds the port. Raises `OSError`."""
         super().__init__(port, self._task, body_bytes_max=REQUEST_BYTES_MAX)
-        self._answering = answering
+        self._answering, self._demanding = answering, demanding
 
     @property
     def url(self) -> str:
@@ -41,7 +47,10 @@ class Endpoint(Server):
 
     def _answer(self, head: Head, body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
         try:
+            self._demanding(head, body or b"")
             status, content, content_type = self._wired(head.headers.get("x-amz-target", ""), body or b"")
+        except SqsError as refused:
+            status, content, content_type = _said(refused.shape.status, refused.shape.type, refused.message)
         except Exception:  # noqa: BLE001 - the client gets a response, the log the details
             sys.stderr.write(f"decant: a request to the DynamoDB endpoint failed\n{traceback.format_exc()}")
             status, content, content_type = 500, b"", "text/plain"
@@ -61,8 +70,11 @@ class Endpoint(Server):
 
 
 def _refusal(code: str, message: str) -> Wired:
-    content = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message})
-    return 400, content.encode(), "application/x-amz-json-1.0"
+    return _said(400, f"com.amazonaws.dynamodb.v20120810#{code}", message)
+
+
+def _said(status: int, kind: str, message: str) -> Wired:
+    return status, json.dumps({"__type": kind, "message": message}).encode(), "application/x-amz-json-1.0"
 
 
 def start(endpoint: Endpoint) -> threading.Thread:

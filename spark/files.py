@@ -104,10 +104,10 @@ class Place:
         return [info.base_name for info in found]
 
     def folders(self) -> set[str]:
-        """The names of the folders in this folder."""
+        """The names of the folders in this folder. Links to folders are none: what they lead to lies elsewhere."""
         if self.is_local:
             with os.scandir(self.path) as found:
-                return {each.name for each in found if each.is_dir()}
+                return {each.name for each in found if each.is_dir(follow_symlinks=False)}
         files, path = self.located()
         listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return {info.base_name for info in listed if info.type == fs.FileType.Directory}

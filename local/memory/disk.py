@@ -2,6 +2,8 @@
 
 A process that is killed loses nothing that was kept. A power failure may lose the newest changes, as the machine has
 not written them yet (`synchronous = NORMAL`), but never leaves half of one.
+
+Whoever reads the file has every message, and the key that signs: folder and files are private.
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.table.writes import Item, Key, key_of
+from local.memory.private import FolderUnusable, demand_private_file, demand_private_folder
 from local.memory.store import Change
 
 FILE = "decant.sqlite"
+_WAL = f"{FILE}-wal"
+_FILES = (FILE, _WAL, f"{FILE}-shm", f"{FILE}-journal")
+"""All that SQLite makes for it, each with the mode of the first."""
 APPLICATION_ID = 0x44434E54
 """Marks the file as ours, in its header."""
 FORMAT = 1
@@ -34,18 +40,17 @@ _PUT = "INSERT INTO item VALUES (?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE SET ite
 _REMOVE = "DELETE FROM item WHERE pk = ? AND sk = ?"
 
 
-class FolderUnusable(Exception):
-    """The reason, in one line."""
-
-
 class Disk:
     """Implements `local.memory.store.Keeper`. Only one process at a time has the folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Makes the folder if it is missing. Raises `FolderUnusable`."""
+        """Makes the folder if it is missing, and closes it to other users. Raises `FolderUnusable`."""
         self._path = folder / FILE
         with self._readable():
             _demand_ours_or_empty(folder)
+            demand_private_folder(folder, _FILES)
+            for name in _FILES:
+                demand_private_file(folder / name, is_made=name == FILE)
             self._db = sqlite3.connect(self._path, LOCK_SECONDS, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._demand_format()
@@ -156,9 +161,8 @@ class Disk:
 
 def _demand_ours_or_empty(folder: Path) -> None:
     """A folder that was named by mistake gets no file of ours, and what belonged to a file that was cut off stays."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file, journal = folder / FILE, folder / f"{FILE}-wal"
-    if not file.exists() and any(folder.iterdir()):
+    file, journal = folder / FILE, folder / _WAL
+    if folder.is_dir() and not file.exists() and any(folder.iterdir()):
         raise FolderUnusable(f"{folder} has other files, and none of Decant: name a folder that is empty, or a new one")
     if file.exists() and not file.stat().st_size and journal.exists() and journal.stat().st_size:
         raise FolderUnusable(f"{file} is damaged: it is empty, and {journal.name} has changes of it")

@@ -11,6 +11,7 @@ import orjson
 
 from chalicelib.store import Keys, Range
 from chalicelib.store.dynamodb.values import typed_item
+from chalicelib.table.keys import signing_key
 from chalicelib.table.writes import Item, Key, key_of
 from local.memory.key_condition import Selection, Unreadable, selection
 from local.memory.partitions import Partitions
@@ -26,6 +27,10 @@ EXPRESSION_CHARS_MAX = 4_096
 """All of these are DynamoDB's."""
 ITEMS_AT_ONCE = 100
 """Read under one lock of the store, so that other requests are not kept waiting."""
+
+WITHHELD = signing_key()
+"""The item that no answer has, with access control or without: receipts and secret access keys follow from it, and no
+reader needs it. A folder that is open today may be served under access control tomorrow."""
 
 _TYPE = "application/x-amz-json-1.0"
 _PLACES = {"KeyConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues", "ScanIndexForward"}
@@ -113,7 +118,7 @@ class Wire:
 
     def _get(self, given: Json) -> Json:
         self._demand_table(given.get("TableName"))
-        items = self._store.read([Keys([_key("Key", given.get("Key"))], strong=True)])[0]
+        items = self._read(_key("Key", given.get("Key")))
         return {"Item": typed_item(items[0])} if items else {}
 
     def _batch_get(self, given: Json) -> Json:
@@ -137,12 +142,15 @@ class Wire:
         found: list[Item] = []
         left = BATCH_BYTES_MAX
         for place, key in enumerate(keys):
-            items = self._store.read([Keys([key], strong=True)])[0]
+            items = self._read(key)
             left -= sum(map(bytes_of, items))
             if left < 0:
                 return found, keys[place:]
             found += items
         return found, []
+
+    def _read(self, key: Key) -> list[Item]:
+        return [] if key == WITHHELD else self._store.read([Keys([key], strong=True)])[0]
 
     def _describe(self, given: Json) -> Json:
         self._demand_table(given.get("TableName"))
@@ -166,12 +174,13 @@ class Wire:
 
     def _walk(self, wanted: Selection, after: str | None, is_descending: bool = False) -> Iterator[Item]:
         """The items behind the sort key `after`, each as it is when its turn comes."""
+        withheld = WITHHELD.sk if wanted.pk == WITHHELD.pk else None
         while True:
             low = wanted.low if after is None or is_descending else max(after, wanted.low)
             high = wanted.high if after is None or not is_descending else min(after, wanted.high)
             read = Range(wanted.pk, low, high, ITEMS_AT_ONCE, is_descending, strong=True)
             items = self._store.read([read])[0]
-            yield from (item for item in items if item["sk"] not in (after, wanted.without))
+            yield from (item for item in items if item["sk"] not in (after, wanted.without, withheld))
             if len(items) < ITEMS_AT_ONCE:
                 return
             after = items[-1]["sk"]

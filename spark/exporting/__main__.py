@@ -79,4 +79,5 @@ def _segments(text: str) -> int:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)  # what is exported has the bodies of messages: it is for this user alone until its mode is widened
     sys.exit(main())

@@ -17,6 +17,7 @@ from spark.errors import BadInput
 from spark.exporting.typed_json import Typed
 
 _CONNECT_SECONDS, _READ_SECONDS, _TRIES = 3, 60, 5
+_UNKNOWN_KEY = ("UnrecognizedClientException", "InvalidSignatureException", "AccessDeniedException")
 _PAGES_AHEAD = 2
 """Pages that each thread reads ahead, of a megabyte each: memory stays bounded, however large the table is."""
 
@@ -85,7 +86,8 @@ class Table:
 
 
 def _client(endpoint: str) -> Any:
-    """Sets placeholders: emulators check neither credentials nor the region, but boto3 requires them."""
+    """Signs with the access key of the environment, which `ACCESS=on make run` demands. Otherwise sets placeholders:
+    emulators check neither credentials nor the region, but boto3 requires them."""
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
@@ -105,4 +107,7 @@ def _client(endpoint: str) -> Any:
 def _said(error: Exception, endpoint: str, name: str) -> BadInput:
     if isinstance(error, ClientError) and error.response["Error"]["Code"] == "ResourceNotFoundException":
         return BadInput(f"there is no table {name!r} at {endpoint}")
-    return BadInput(f"{endpoint} cannot be read: {' '.join(str(error).split())}")
+    advice = ""
+    if isinstance(error, ClientError) and error.response["Error"]["Code"] in _UNKNOWN_KEY:
+        advice = "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to an access key that may read all of it"
+    return BadInput(f"{endpoint} cannot be read: {' '.join(str(error).split())}{advice}")

@@ -16,6 +16,7 @@ from spark.files import Place
 from spark.landing.aside import Source
 from spark.landing.known import Known
 from spark.landing.landed import QUARANTINE, Landing
+from spark.reading.inside import is_plain
 from spark.tables.writing import PartWriter, Written
 from spark.unpacking.unpack import ReadBlob, unpack
 
@@ -142,6 +143,8 @@ def reader_of(blobs: Place | None) -> ReadBlob | None:
         return None
 
     def read_blob(topic_id: str, entry_id: bytes) -> bytes | None:
+        if not is_plain(topic_id):  # it is the export's: anything may stand there
+            return None
         blob = blobs / f"payloads/{topic_id}/{entry_id.hex()}"
         return None if blob.size() is None else blob.read()
 

@@ -2,8 +2,9 @@
 
 The layout is the one that AWS documents. In the folder of an export lie `manifest-summary.json` (one object) and
 `manifest-files.json` (one object a line, for each data file), each with its checksum beside it. Data files of a full
-export lie under the folder, those of an incremental one beside it. Their keys begin with the prefix that the export was
-made with; an export that was copied elsewhere is found all the same, by what comes after `AWSDynamoDB/`.
+export lie in its folder `data`, those of an incremental one in that beside it. Their keys begin with the prefix that
+the export was made with; an export that was copied elsewhere is found all the same, by what comes after `AWSDynamoDB/`.
+Nothing outside of these folders is read, whatever a manifest names or a link leads to.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ import orjson
 
 from spark.errors import BadInput
 from spark.files import Place
+from spark.reading.inside import data_file, demand_in
 
 T = TypeVar("T")
 
-_ROOT = "AWSDynamoDB/"
 _CHECKSUMS = ("md5", "checksum")
 """How the checksum files end: as exports have them, and as the documentation calls them."""
 _FORMAT = "DYNAMODB_JSON"
@@ -74,7 +75,7 @@ def place_of(path: str) -> Place:
 
 def read_export(path: str) -> Export:
     """The export in this folder. Raises `BadInput` if it has no manifest, a manifest has a wrong checksum, a data file
-    is missing, counts disagree, or the export is empty."""
+    is missing or outside of the export, counts disagree, or the export is empty."""
     place = place_of(path)
     manifest = place / "manifest-summary.json"
     summary = _parsed(_verified(manifest), manifest)
@@ -102,8 +103,8 @@ def _data_files(place: Place, is_incremental: bool) -> Iterator[DataFile]:
     """The files that the manifest names, with their sizes."""
     manifest = place / "manifest-files.json"
     named = [_parsed(line, manifest) for line in _verified(manifest).splitlines() if line.strip()]
-    keys = [_field(file, "dataFileS3Key", str, manifest).rpartition(_ROOT)[2] for file in named]
-    places = [place.parent / key for key in keys]
+    folder, below = (place.parent / "data", "data/") if is_incremental else (place / "data", f"{place.name}/data/")
+    places = [data_file(folder, below, _field(file, "dataFileS3Key", str, manifest), manifest) for file in named]
     sizes = _sizes(places, is_incremental)
     missing = [file.name for file in places if sizes.get(file) is None]
     if missing:
@@ -128,11 +129,13 @@ def _verified(manifest: Place) -> bytes:
     """Returns the manifest's content after comparing its checksum."""
     if manifest.size() is None:
         raise BadInput(f"{manifest.parent} is not a finished export: it has no {manifest.name}")
+    demand_in(manifest.parent, manifest)
     content = manifest.read()
     stem = manifest.path.removesuffix("json")
     checksum = next((Place(stem + end) for end in _CHECKSUMS if Place(stem + end).size() is not None), None)
     if checksum is None:
         raise BadInput(f"{manifest.parent} has no checksum of {manifest.name}")
+    demand_in(manifest.parent, checksum)
     digest = hashlib.md5(content, usedforsecurity=False).digest()
     given = checksum.read().decode("ascii", "replace").strip()
     if given not in (base64.b64encode(digest).decode(), digest.hex()):

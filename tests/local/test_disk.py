@@ -22,7 +22,8 @@ from chalicelib.protocols.doors import respond
 from chalicelib.protocols.http.respond import Response
 from chalicelib.store import Keys, Range
 from chalicelib.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
-from local.memory.disk import FILE, FORMAT, Disk, FolderUnusable
+from local.memory.disk import FILE, FORMAT, Disk
+from local.memory.private import FolderUnusable
 from local.memory.store import MemoryStore
 from local.server import request_of
 from local.store import open_store

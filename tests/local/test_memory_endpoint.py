@@ -226,3 +226,17 @@ def test_what_is_not_carried_out_is_refused_by_name(operation: str, parameters: 
 def test_a_body_that_is_no_map_is_refused(body: bytes) -> None:
     status, content, _ = Wire(MemoryStore(), TABLE).answer("Scan", body)
     assert (status, json.loads(content)["__type"].partition("#")[2]) == (400, "SerializationException")
+
+
+def test_the_signing_key_is_in_no_answer(ours: DynamoDBClient, store: MemoryStore) -> None:
+    store.put_all([{"pk": "service", "sk": sk, "value": b"secret"} for sk in ("before", "signing-key", "upon")])
+    key, partition = {"pk": {"S": "service"}, "sk": {"S": "signing-key"}}, Attribute("pk").eq("service")
+    equal, beside = partition & Attribute("sk").eq("signing-key"), partition & Attribute("sk").between("b", "v")
+    assert "Item" not in ours.get_item(TableName=TABLE, Key=key, ConsistentRead=True)
+    assert ours.batch_get_item(RequestItems={TABLE: {"Keys": [key]}})["Responses"] == {TABLE: []}
+    for asked, count in ((partition, 2), (equal, 0), (beside, 2)):
+        for more in ({}, {"ScanIndexForward": False}, {"Limit": 1}, {"Select": "COUNT"}):
+            assert sum(page["Count"] for page in pages(ours, "query", **query(asked), **more)) == count
+    found = [item for page in pages(ours, "scan") for item in page["Items"] if item["pk"] == key["pk"]]
+    assert [item["sk"]["S"] for item in found] == ["before", "upon"]
+    store.remove_all([Key("service", sk) for sk in ("before", "signing-key", "upon")])

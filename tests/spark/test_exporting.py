@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from local.memory.wire import Wire
 from spark.exporting.__main__ import main
 from spark.exporting.state import State
 from spark.reading.manifest import Export, read_export
-from tests.support.emulators import client_of, free_port
+from tests.support.emulators import ROOT, client_of, free_port
 
 TABLE = "decant"
 
@@ -137,9 +139,13 @@ def test_an_incremental_export_has_changed_items_and_keys_of_removed_ones(
 def test_the_signing_key_is_not_written(
     place: Place, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The endpoint of `make run` does not even show it."""
     put(place[1], table, "service", "signing-key", value={"B": b"secret secret"})
+    put(place[1], table, "service", "stays")
     _, lines = exported(capsys, tmp_path, place[0], table)
-    assert lines == [{"Item": {"pk": {"S": "service"}, "sk": {"S": "signing-key"}, "value": {"S": "redacted"}}}]
+    redacted = {"pk": {"S": "service"}, "sk": {"S": "signing-key"}, "value": {"S": "redacted"}}
+    found = [line["Item"] for line in lines if line["Item"]["sk"]["S"] != "stays"]
+    assert found == ([] if isinstance(place[1], InMemory) else [redacted])
 
 
 def test_the_keys_that_sign_the_calls_of_a_push_are_not_written(
@@ -157,6 +163,14 @@ def test_the_hashes_of_the_secrets_of_tokens_are_not_written(
     put(place[1], table, "tokens", "QJ7ZK3XW5B2NDM4T", name={"S": "a"}, secrets=secrets)
     _, [line] = exported(capsys, tmp_path, place[0], table)
     assert (line["Item"]["name"], line["Item"]["secrets"]) == ({"S": "a"}, {"S": "redacted"})
+
+
+def test_an_export_is_for_its_owner_alone(memory: tuple[str, InMemory], tmp_path: Path) -> None:
+    put(memory[1], TABLE, "one", "first")
+    root = tmp_path / "exports"
+    command = [sys.executable, "-m", "spark.exporting", "--endpoint", memory[0], "--to", str(root)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, umask=0)
+    assert {path.stat().st_mode & 0o077 for path in (root, *root.rglob("*"))} == {0}
 
 
 def test_the_endpoint_only_reads(memory: tuple[str, InMemory]) -> None:

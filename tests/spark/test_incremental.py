@@ -57,6 +57,16 @@ def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
     assert pq.read_table(tables / "messages").num_rows == 2
 
 
+def test_links_to_folders_elsewhere_are_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_items(tmp_path / "elsewhere", [topic()], export_id=FIRST)
+    (tmp_path / "arriving").mkdir()
+    (tmp_path / "arriving" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "arriving" / "circle").symlink_to(tmp_path / "arriving")
+    given = ["--arriving", str(tmp_path / "arriving"), "--tables", str(tmp_path / "tables")]
+    assert main(incremental.JOB, given) == 0
+    assert "incremental: 0 exports" in capsys.readouterr().out
+
+
 def test_a_day_asks_for_no_more_files_than_weeks_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does it parse more partitions. The list of all files alone grows: by a line for each day and each export."""
     days, asked, located, parsed = Days(tmp_path / "exports", 40), list[str](), Place.located, Parts.__getitem__

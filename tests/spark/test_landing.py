@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import schemas
+from spark.files import Place
 from spark.frame import at_hand
 from spark.frame.job import main, parser
 from spark.frame.run import Context, Run
@@ -19,6 +20,7 @@ from spark.landing import export_pass
 from spark.landing.export_pass import ExportPass
 from spark.landing.known import SCHEMA, Known
 from spark.landing.tasks import Workers
+from spark.landing.unpacked import reader_of
 from spark.reading.manifest import read_export
 from spark.tables.tables import Tables
 from spark.transforms.traffic import traffic as traffic_of
@@ -34,6 +36,19 @@ def entries(*places: tuple[str, int, int, int]) -> pa.RecordBatch:
         [dict(zip(names, place, strict=True)) for place in places],
         pa.schema([("topic_id", pa.string()), ("queue", pa.int32()), ("offset", pa.int64()), ("count", pa.int32())]),
     )
+
+
+def test_only_what_lies_among_the_blobs_is_read_as_one(tmp_path: Path) -> None:
+    """The id of a topic is whatever stands in the export."""
+    blobs = tmp_path / "blobs" / "payloads" / "topic"
+    for folder in (blobs, tmp_path):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "ab").write_bytes(b"a body")
+    read = reader_of(Place(str(tmp_path / "blobs")))
+    assert read is not None
+    assert read("topic", b"\xab") == b"a body"
+    for topic_id in ("../..", "topic/../../..", str(tmp_path), "..", "", "%2e%2e"):
+        assert read(topic_id, b"\xab") is None
 
 
 def test_an_entry_is_known_if_all_of_its_messages_are() -> None:

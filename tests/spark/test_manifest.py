@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import orjson
 import pytest
 
 from spark.errors import BadInput
@@ -66,6 +67,82 @@ def test_an_export_that_is_not_whole_is_refused_in_one_line(reason: str, tmp_pat
     assert reason in str(refusal.value)
     assert str(folder) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+OUTSIDE = {
+    "up": "AWSDynamoDB/../../outside.json.gz",
+    "up from the data": f"AWSDynamoDB/{ID}/data/../../../outside.json.gz",
+    "another export": "AWSDynamoDB/1-another/data/outside.json.gz",
+    "the data of all days": "AWSDynamoDB/data/outside.json.gz",
+    "deeper": f"AWSDynamoDB/{ID}/data/a/outside.json.gz",
+    "beside the data": f"AWSDynamoDB/{ID}/manifest-files.json",
+    "absolute": "{root}/outside.json.gz",
+    "absolute behind the root": "AWSDynamoDB/{root}/outside.json.gz",
+    "absolute behind the folder": f"AWSDynamoDB/{ID}/data/" + "{root}/outside.json.gz",
+    "another bucket": f"s3://another/AWSDynamoDB/{ID}/data/../outside.json.gz",
+    "encoded": f"AWSDynamoDB/{ID}/data/%2e%2e%2F%2e%2e%2F%2e%2e%2Foutside.json.gz",
+    "of Windows": f"AWSDynamoDB/{ID}/data/..\\..\\..\\outside.json.gz",
+    "a drive": f"AWSDynamoDB/{ID}/data/C:outside.json.gz",
+    "a line end": f"AWSDynamoDB/{ID}/data/outside.json.gz\n",
+    "a null": f"AWSDynamoDB/{ID}/data/outside\0.json.gz",
+    "up alone": f"AWSDynamoDB/{ID}/data/..",
+    "nothing": f"AWSDynamoDB/{ID}/data/",
+    "without the root": f"{ID}/data/2c3d-0.json.gz",
+}
+
+
+def _named(folder: Path, key: str) -> None:
+    """The manifest names another first file."""
+    lines = (folder / "manifest-files.json").read_bytes().splitlines()
+    first = {**orjson.loads(lines[0]), "dataFileS3Key": key}
+    write_manifest(folder, "manifest-files.json", b"\n".join([orjson.dumps(first), *lines[1:]]))
+
+
+@pytest.mark.parametrize("key", OUTSIDE.values(), ids=OUTSIDE)
+def test_a_manifest_names_only_files_of_its_own_export(key: str, tmp_path: Path) -> None:
+    folder = write_items(tmp_path, [items.topic(), items.topic("other")])
+    for place in (tmp_path, folder.parent, folder):
+        (place / "outside.json.gz").write_bytes((folder / "data/2c3d-0.json.gz").read_bytes())
+    named_key = key.format(root=tmp_path) if "{root}" in key else key
+    _named(folder, named_key)
+    with pytest.raises(BadInput) as refusal:
+        read_export(str(folder))
+    assert f"names the data file {named_key!r}; its key must end with AWSDynamoDB/{ID}/data/" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_incremental_export_names_only_files_of_all_days(tmp_path: Path) -> None:
+    folder = write_export(tmp_path, [[change(items.topic(), 1)]], is_incremental=True)
+    for key in ("AWSDynamoDB/data/../../a", f"AWSDynamoDB/{ID}/data/a", "AWSDynamoDB/data/../data/2c3d-0.json.gz"):
+        _named(folder, key)
+        with pytest.raises(BadInput, match="its key must end with AWSDynamoDB/data/<name>"):
+            read_export(str(folder))
+
+
+def _moved(path: Path, out: Path) -> None:
+    """It lies outside, and a link stands in its place."""
+    path.rename(out / path.name)
+    path.symlink_to(out / path.name)
+
+
+LINKED = ("data/2c3d-0.json.gz", "data", "manifest-summary.json", "manifest-files.json", "manifest-files.md5")
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_link_that_leads_out_of_an_export_is_refused(name: str, tmp_path: Path) -> None:
+    folder = write_items(tmp_path, [items.topic(), items.topic("other")])
+    (tmp_path / "out").mkdir()
+    _moved(folder / name, tmp_path / "out")
+    with pytest.raises(BadInput, match="is refused: a link leads out of") as refusal:
+        read_export(str(folder))
+    assert name in str(refusal.value)
+
+
+def test_a_link_inside_an_export_is_followed(tmp_path: Path) -> None:
+    folder = write_items(tmp_path, [items.topic(), items.topic("other")])
+    (folder / "data/2c3d-0.json.gz").rename(folder / "data/first")
+    (folder / "data/2c3d-0.json.gz").symlink_to("first")
+    assert read_export(str(folder)).items == 2
 
 
 def test_an_export_without_items_is_refused(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
     api = wiring.api()
     runtime = api.service.env.runtime
     with in_time(runtime, left_ms), one_call(runtime.uptime()):
-        signer = None if api.is_open else _signer(api, request)
+        signer = None if api.is_open else signer_of(api, request)
         with called_by(signer) if signer else nullcontext():
             action = wire.demand_action()
             call = Call(api.service, action, wire.members(action), _context(request, signer), wire)
@@ -108,11 +108,11 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
                 raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
 
 
-def _signer(api: Api, request: Request) -> Caller:
-    """Whose access key signed the request. Raises SqsError."""
+def signer_of(api: Api, request: Request, service: str = sigv4.SERVICE) -> Caller:
+    """Whose access key signed the request to this service of AWS. Raises SqsError."""
     if not api.takes_signatures:
         raise SqsError("AccessDenied", NO_KEYS)
-    signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now())
+    signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now(), service)
     try:
         return api.service.access.callers.signer(signature.access_key_id, signature.is_proved_by)
     except Unauthenticated:

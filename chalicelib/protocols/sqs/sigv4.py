@@ -1,4 +1,4 @@
-"""Checks AWS Signature Version 4, which clients of SQS send in the header `Authorization`.
+"""Checks AWS Signature Version 4, which clients of SQS send in the header `Authorization`, and those of DynamoDB too.
 
 A signature covers the method, the path, the query, some headers, and the body.
 Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
@@ -25,7 +25,7 @@ SKEW_S_MAX = 15 * 60
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _ASYMMETRIC = "AWS4-ECDSA-P256-SHA256"
-_SERVICE, _END = "sqs", "aws4_request"
+SERVICE, _END = "sqs", "aws4_request"
 _DATE, _HASH, _TARGET = "x-amz-date", "x-amz-content-sha256", "x-amz-target"
 
 _PARAMETERS = re.compile(r"(Credential|SignedHeaders|Signature)=([^\s,]*)")
@@ -40,25 +40,26 @@ _KEYS_MAX = 1_000
 
 
 class Signed(NamedTuple):
-    """A signature that the secret of this access key may have made, within the last minutes. `day`, `region`: those
-    that it is good for. `text`: what it signs."""
+    """A signature that the secret of this access key may have made, within the last minutes. `day`, `region`,
+    `service`: those that it is good for. `text`: what it signs."""
 
     access_key_id: str
     day: str
     region: str
     text: bytes
     signature: str
+    service: str
 
     def is_proved_by(self, secret: str) -> bool:
-        made = hmac.digest(_key(secret, self.day, self.region), self.text, "sha256")
+        made = hmac.digest(_key(secret, self.day, self.region, self.service), self.text, "sha256")
         return hmac.compare_digest(made.hex(), self.signature)
 
 
-def signed(request: Request, region: str | None, now_ms: int) -> Signed:
-    """The signature of a request. `region`: this deployment's; None: any. Raises SqsError for a request that has none,
-    or one that no secret would make right."""
+def signed(request: Request, region: str | None, now_ms: int, service: str = SERVICE) -> Signed:
+    """The signature of a request to a service of AWS, as its clients name it. `region`: this deployment's; None: any.
+    Raises SqsError for a request that has none, or one that no secret would make right."""
     parameters, headers = _parameters(request), _headers(request)
-    access_key_id, day, own_region = _scope(parameters["Credential"], region)
+    access_key_id, day, own_region = _scope(parameters["Credential"], region, service)
     if not _SIGNATURE.fullmatch(parameters["Signature"]):
         raise _incomplete("Signature in the header Authorization must be 64 hexadecimal digits in lower case.")
     names = _names(headers, parameters["SignedHeaders"])
@@ -74,16 +75,16 @@ def signed(request: Request, region: str | None, now_ms: int) -> Signed:
             _body_hash(request),
         ]
     )
-    scope = f"{day}/{own_region}/{_SERVICE}/{_END}"
+    scope = f"{day}/{own_region}/{service}/{_END}"
     text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{sha256(_encoded(canonical)).hexdigest()}"
-    return Signed(access_key_id, day, own_region, _encoded(text), parameters["Signature"])
+    return Signed(access_key_id, day, own_region, _encoded(text), parameters["Signature"], service)
 
 
 @lru_cache(_KEYS_MAX)
-def _key(secret: str, day: str, region: str) -> bytes:
+def _key(secret: str, day: str, region: str, service: str) -> bytes:
     """What the secret signs with on this day: four of the five digests of a signature."""
     key = f"AWS4{secret}".encode()
-    for step in (day, region, _SERVICE, _END):
+    for step in (day, region, service, _END):
         key = hmac.digest(key, _encoded(step), "sha256")
     return key
 
@@ -124,18 +125,18 @@ def _parameters(request: Request) -> Mapping[str, str]:
     return parameters
 
 
-def _scope(credential: str, region: str | None) -> Sequence[str]:
+def _scope(credential: str, region: str | None, service: str) -> Sequence[str]:
     """The access key id, the day and the region."""
     match = _CREDENTIAL.fullmatch(credential)
     if match is None:
-        wanted = f"<access key id>/<YYYYMMDD>/<region>/{_SERVICE}/{_END}"
+        wanted = f"<access key id>/<YYYYMMDD>/<region>/{service}/{_END}"
         raise _incomplete(f"Credential must be {wanted}; it is {quoted(credential)}.")
-    access_key_id, day, own_region, service, end = match.groups()
+    access_key_id, day, own_region, own_service, end = match.groups()
     if not access_key_id:
         raise _incomplete("Anonymous requests are not accepted: Credential has no access key id.")
     for name, value, wanted in (
         ("region", own_region, region or own_region),
-        ("service", service, _SERVICE),
+        ("service", own_service, service),
         ("end", end, _END),
     ):
         if value != wanted:

@@ -1,0 +1,27 @@
+"""Lets readers of the DynamoDB endpoint in. It shows all messages and tokens: whoever reads it may do everything."""
+
+from __future__ import annotations
+
+from chalicelib import wiring
+from chalicelib.access.callers import demand
+from chalicelib.access.rights import Need
+from chalicelib.base.errors import DecantError
+from chalicelib.protocols.sqs.door import signer_of
+from chalicelib.protocols.sqs.errors import of_service
+from local.request import Head
+from local.server import request_of
+
+SERVICE = "dynamodb"
+"""What a signature names."""
+
+
+def demand_admin(head: Head, body: bytes) -> None:
+    """Under access control demands a signature with the access key of a token that may `admin` everything. Raises
+    SqsError, whose types are those of every service of AWS."""
+    api = wiring.api()
+    if api.is_open:
+        return
+    try:
+        demand(signer_of(api, request_of(head.method, head.target, head.headers, body), SERVICE), Need("admin"))
+    except DecantError as error:
+        raise of_service(error) from error
