@@ -10,9 +10,11 @@ from chalicelib import wiring
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
 from chalicelib.base import deadline
+from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import defaults
+from chalicelib.protocols import entrance
 from chalicelib.protocols.doors import respond
-from chalicelib.protocols.http.respond import Request
+from chalicelib.protocols.http.respond import Request, refusal
 from chalicelib.protocols.http.routes import operations_at
 from local.connection import HasHungUp, Pace
 from local.connections import Server
@@ -22,6 +24,11 @@ from local.request import Answer, Head
 BODY_BYTES_AT_ONCE_MAX = 64 * 1024
 """A larger request takes so long that others had rather not wait for it."""
 
+TARGET_CHARS_MAX = 10_240
+"""Path and query, which take a hundred times as long to decode as a body. API Gateway accepts as much of a head."""
+
+PARAMETERS_MAX = 1_000
+"""In a query. A form in it has some 400 for ten messages with ten attributes each, and no more have room."""
 
 _WAITS = {
     operation.name: defaults(operation.request)["wait_ms"]
@@ -42,6 +49,8 @@ def listen(port: int, is_logging: bool) -> Server:
 def pace(head: Head, body: bytes | None) -> Pace:
     """A store in memory answers without waiting, unless the request is to wait for messages. Rare requests may read
     a lot of it, and keep no others waiting."""
+    if len(head.target) > TARGET_CHARS_MAX:
+        return Pace.AT_ONCE
     if target := head.headers.get("x-amz-target"):
         return _pace_of_sqs(target, body or b"")
     if "x-mq-version" in head.headers:
@@ -93,13 +102,18 @@ def _is_in_memory() -> bool:
 
 def carry_out(head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
     with deadline.caller(has_hung_up):
-        response = respond(request_of(head.method, head.target, head.headers, body))
+        request = head.method, head.target, head.headers, body
+        response = entrance.guarded(lambda: respond(request_of(*request)), refusal)
     return Answer(response.status, response.headers, response.text.encode())
 
 
 def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Request:
-    """`headers`: by their names in lower case."""
+    """`headers`: by their names in lower case. Raises InvalidField for a target that is too long."""
+    if len(target) > TARGET_CHARS_MAX:
+        raise InvalidField(f"the path and the query have more than {TARGET_CHARS_MAX} characters")
     path, query = _split(target)
+    if query.count("&") >= PARAMETERS_MAX:
+        raise InvalidField(f"the query has more than {PARAMETERS_MAX} parameters")
     pairs = parse_qsl(query, keep_blank_values=True) if query else []
     return Request(method, path, pairs, headers, body or b"", raw_query=query)
 
