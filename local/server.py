@@ -11,9 +11,10 @@ from chalicelib import wiring
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
 from chalicelib.base import deadline
+from chalicelib.base.errors import DecantError, InvalidField
 from chalicelib.base.fields import defaults
-from chalicelib.protocols import doors
-from chalicelib.protocols.http.respond import Found, Request
+from chalicelib.protocols import doors, entrance
+from chalicelib.protocols.http.respond import Found, Request, refusal
 from chalicelib.protocols.mqhttp.calls import CALLS
 from chalicelib.protocols.sqs.action import Action
 from chalicelib.protocols.sqs.receiving import RECEIVING
@@ -26,6 +27,12 @@ from local.request import Answer, Head
 
 BODY_BYTES_AT_ONCE_MAX = 64 * 1024
 """A larger request takes so long that others had rather not wait for it."""
+
+TARGET_CHARS_MAX = 10_240
+"""Path and query, which take a hundred times as long to decode as a body. API Gateway accepts as much of a head."""
+
+PARAMETERS_MAX = 1_000
+"""In a query. A form in it has some 400 for ten messages with ten attributes each, and no more have room."""
 
 _HOST = re.compile("^https?://[^/?]*", re.IGNORECASE)
 """A target may begin with the host."""
@@ -46,8 +53,13 @@ def listen(port: int, is_logging: bool) -> Server:
 
 
 def find(head: Head, body: bytes | None) -> Task:
-    found = doors.found(request_of(head.method, head.target, head.headers, body))
+    found = entrance.guarded(lambda: doors.found(request_of(head.method, head.target, head.headers, body)), _refused)
     return Task(pace(found.asked, body or b""), partial(_carried_out, found))
+
+
+def _refused(error: DecantError) -> Found:
+    response = refusal(error)
+    return Found(None, lambda _left_ms: response)
 
 
 def pace(asked: Operation | Action | None, body: bytes) -> Pace:
@@ -85,7 +97,11 @@ def _carried_out(found: Found, has_hung_up: HasHungUp) -> Answer:
 
 
 def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Request:
-    """`headers`: by their names in lower case."""
+    """`headers`: by their names in lower case. Raises InvalidField for a target that is too long."""
+    if len(target) > TARGET_CHARS_MAX:
+        raise InvalidField(f"the path and the query have more than {TARGET_CHARS_MAX} characters")
     path, _, query = _HOST.sub("", target).partition("?")
+    if query.count("&") >= PARAMETERS_MAX:
+        raise InvalidField(f"the query has more than {PARAMETERS_MAX} parameters")
     pairs = parse_qsl(query, keep_blank_values=True) if query else []
     return Request(method, path, pairs, headers, body or b"", raw_query=query)

@@ -168,7 +168,7 @@ def test_a_context_that_no_front_writes_names_nobody(client: Client, log: Log, c
     assert "caller" not in "".join(map(str, log))
 
 
-def test_a_line_of_an_invocation_has_the_id_by_which_cloudtrail_names_who_made_it(client: Client, log: Log) -> None:
+def test_a_line_has_the_id_by_which_cloudtrail_names_who_invoked(client: Client, log: Log) -> None:
     wiring.use(client.api)
     pop({"topic": "orders", "group": "billing"}, SimpleNamespace(aws_request_id="8f507cfc"))
     assert log.only(operation="pop")["caller"] == "invocation:8f507cfc"

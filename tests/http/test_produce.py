@@ -221,6 +221,13 @@ def test_any_other_preference_is_ignored(topic: Topic) -> None:
     assert answer.status == 200
 
 
+def test_a_preference_behind_a_hundred_others_is_ignored(topic: Topic) -> None:
+    for others, status in ((99, 204), (100, 200)):
+        prefer = "a," * others + "return=minimal"
+        answer = topic.client.ask("POST", f"{topic.path}/messages", {"messages": [{"body": "a"}]}, prefer=prefer)
+        assert answer.status == status
+
+
 @pytest.mark.parametrize(
     "content_type", ["application/x-www-form-urlencoded", "text/plain", "application/octet-stream"]
 )

@@ -207,6 +207,21 @@ def test_a_head_that_is_too_large_is_refused(server: Running, header: bytes) -> 
     assert in_raw(server.say(b"GET /health HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")) == (400, "InvalidField")
 
 
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        ("/topics/" + "%" * 10_233 + "/messages", "the path and the query have more than 10240 characters"),
+        ("/topics?limit=" + "%41" * 10_000, "the path and the query have more than 10240 characters"),
+        ("/topics?" + "&a" * 1_000, "the query has more than 1000 parameters"),
+    ],
+)
+def test_a_target_that_takes_long_to_decode_is_refused(server: Running, target: str, wanted: str) -> None:
+    answer = server.say(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+    assert in_raw(answer) == (400, "InvalidField")
+    assert wanted.encode() in answer
+    assert b"parameter 'a'" in server.say(f"GET /topics?{'&a' * 999} HTTP/1.0\r\n\r\n".encode())
+
+
 def test_too_many_headers_are_refused_before_the_last_has_come(server: Running) -> None:
     answer = server.say(b"GET /health HTTP/1.1\r\nHost: a\r\n" + b"x:1\r\n" * 101)
     assert in_raw(answer) == (400, "InvalidField")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -190,6 +191,23 @@ def test_the_wrong_secret_and_a_key_that_is_none_are_told_apart(insider: Client)
     for key_id in ("AKIDEXAMPLE", "DCTK" + 16 * "A"):
         keyed.pair = {**pair, "access_key_id": key_id}
         assert said(mq) == (403, "InvalidAccessKeyId")
+
+
+def test_a_query_is_spelled_for_a_known_key_and_a_few_parameters(insider: Client) -> None:
+    """A front that decodes the query may bring thousands."""
+    keyed = Keyed(insider)
+    wiring.use(keyed.api)
+    query = [("numOfMessages", str(number)) for number in range(17)]
+    signature = keyed.signed("GET", PATH, query, {"content-type": "", "x-mq-version": "2015-06-06"})
+
+    def code(authorization: str) -> str:
+        named = {"X-Mq-Version": "2015-06-06", "Date": signature["date"], "Authorization": authorization}
+        response = app.app(FRONTS["rest"](Sent("GET", PATH, query=query, **named)), None)
+        [found] = re.findall("<Code>(.*)</Code>", response["body"])
+        return str(found)
+
+    assert code(signature["authorization"]) == "InvalidQueryString"
+    assert code(f"MQ AKIDEXAMPLE:{'a' * 28}") == "InvalidAccessKeyId"
 
 
 def test_a_key_ends_with_its_token(insider: Client) -> None:

@@ -352,6 +352,14 @@ def test_the_form_of_a_stranger_is_not_read(insider: Client, monkeypatch: pytest
     assert QuerySqs(client).refused("ListQueues").code == "MissingAuthenticationToken"
 
 
+def test_the_request_of_a_key_that_is_none_is_not_hashed(guarded: Sqs, keyed: Keyed) -> None:
+    """It can be as long as the service takes."""
+    wrong_hash = {"x_amz_content_sha256": "0" * 64}
+    assert outcome(guarded.ask("ListQueues", headers=wrong_hash)) == "SignatureDoesNotMatch"
+    keyed.pair = {**keyed.pair, "access_key_id": "DCTK" + 16 * "A"}
+    assert outcome(guarded.ask("ListQueues", headers=wrong_hash)) == "InvalidClientTokenId"
+
+
 def test_the_wrong_secret_and_a_key_that_is_none_are_told_apart(guarded: Sqs, keyed: Keyed) -> None:
     pair = keyed.pair
     keyed.pair = {**pair, "secret_access_key": "a" * 40}

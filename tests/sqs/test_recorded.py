@@ -69,6 +69,13 @@ def test_a_signature_is_that_of_its_secret(sdk: str) -> None:
         assert not found.is_proved_by("another-secret-key")
 
 
+@pytest.mark.parametrize("sdk", SDKS)
+def test_every_sdk_names_what_it_signs_in_order_and_once(sdk: str) -> None:
+    for sent in recorded(sdk):
+        [names] = re.findall("SignedHeaders=([^,]*)", sent["headers"]["authorization"])
+        assert names.split(";") == sorted({*names.lower().split(";")})
+
+
 @pytest.mark.parametrize("sdk", [sdk for sdk in SDKS if sdk != "boto3"])
 def test_every_sdk_gets_the_same_answers(sdk: str) -> None:
     assert answers(sdk) == answers("boto3")

@@ -26,7 +26,7 @@ def is_proved(request: Request, at_ms: int = NOW_MS, region: str | None = REGION
 def refused(request: Request, at_ms: int = NOW_MS, region: str | None = REGION) -> tuple[str, str]:
     """Kind and text."""
     with pytest.raises(SqsError) as caught:
-        signed(request, region, at_ms)
+        is_proved(request, at_ms, region)
     return caught.value.kind, caught.value.message
 
 
@@ -158,6 +158,7 @@ def test_midnight_changes_nothing() -> None:
 
 INCOMPLETE, MISMATCH = "IncompleteSignature", "SignatureDoesNotMatch"
 THREE = "The header Authorization must have Credential, SignedHeaders and Signature, each once, separated by commas."
+NAMES = "SignedHeaders must be names in lower case, in order, each once, separated by ';'; it is "
 CREDENTIAL = "Credential must be <access key id>/<YYYYMMDD>/<region>/sqs/aws4_request; it is "
 UNSIGNED = "The body must be signed: x-amz-content-sha256 must be its SHA-256; it is "
 REFUSED: dict[str, tuple[Request, str, str]] = {
@@ -226,12 +227,27 @@ REFUSED: dict[str, tuple[Request, str, str]] = {
     "no signed headers": (
         authorization(sign(), "SignedHeaders=host;x-amz-date", "SignedHeaders="),
         INCOMPLETE,
-        "SignedHeaders must be names in lower case, separated by ';'; it is ''.",
+        f"{NAMES}''.",
     ),
     "headers in capitals": (
         authorization(sign(), "host;", "Host;"),
         INCOMPLETE,
-        "SignedHeaders must be names in lower case, separated by ';'; it is 'Host;x-amz-date'.",
+        f"{NAMES}'Host;x-amz-date'.",
+    ),
+    "a header signed twice": (
+        authorization(sign(), "host;", "host;host;"),
+        INCOMPLETE,
+        f"{NAMES}'host;host;x-amz-date'.",
+    ),
+    "headers out of order": (
+        authorization(sign(), "host;x-amz-date", "x-amz-date;host"),
+        INCOMPLETE,
+        f"{NAMES}'x-amz-date;host'.",
+    ),
+    "a list of commas": (
+        changed(typical(), authorization=typical().headers["authorization"] + "," * 9),
+        INCOMPLETE,
+        THREE,
     ),
     "an unsigned host": (
         authorization(sign(), "host;", ""),

@@ -10,11 +10,14 @@ from chalicelib.base.limits import HOP_MS_MIN, SECOND_MS
 _PREFERENCE = r"""\s*([^\s=;"]+)\s*=\s*(?:"([^"]*)"|([^\s;"]+))\s*(?:;.*)?"""
 """A name and a value. Commas in quoted values would need more; no preference that is known here has one."""
 _SECONDS = "[0-9]{1,9}"
+_PREFERENCES_MAX = 100
+"""Preferences that are read; the service knows two."""
 
 
 def preferences(header: str) -> dict[str, str]:
     """Values by name. Of two with one name, the first counts."""
-    matches = [match for part in header.split(",") if (match := re.fullmatch(_PREFERENCE, part))]
+    parts = header.split(",", _PREFERENCES_MAX)[:_PREFERENCES_MAX]
+    matches = [match for part in parts if (match := re.fullmatch(_PREFERENCE, part))]
     return {match[1].lower(): match[2] or match[3] or "" for match in reversed(matches)}
 
 

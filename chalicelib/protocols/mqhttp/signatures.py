@@ -12,7 +12,7 @@ import hmac
 import re
 from calendar import timegm
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from time import strptime
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
@@ -43,18 +43,21 @@ _ENCODINGS: tuple[Callable[[str], str], ...] = (
     partial(quote_plus, errors="surrogatepass"),
 )
 """By which SDKs encode values: Python, Node, Java, Go."""
+_PARAMETERS_MAX = 16
+"""Parameters of a query whose spelling has to be guessed: SDKs write six at most, and each is spelled in 24 ways."""
 
 
 class Signed(NamedTuple):
-    """A signature that the secret of this access key may have made, within the last minutes. `texts`: what it may
-    sign."""
+    """A signature that the secret of this access key may have made, within the last minutes. `texts`: gives what it may
+    sign, up to 48 texts as long as the request's head: who has no key is not worth that time."""
 
     access_key_id: str
-    texts: Sequence[bytes]
+    texts: Callable[[], Sequence[bytes]]
     signature: bytes
 
     def is_proved_by(self, secret: str) -> bool:
-        made = (base64.b64encode(hmac.digest(secret.encode(), text, "sha1")) for text in self.texts)
+        """Raises MqError for a query that no client of MQ signs."""
+        made = (base64.b64encode(hmac.digest(secret.encode(), text, "sha1")) for text in self.texts())
         return any(hmac.compare_digest(each, self.signature) for each in made)
 
 
@@ -70,7 +73,7 @@ def signed(request: Request, now_ms: int) -> Signed:
     if date is None:
         raise MqError("MissingDateHeader", "Date header is required.")
     _demand_recent(date, now_ms)
-    return Signed(match[1], _texts(request, date), _encoded(match[2]))
+    return Signed(match[1], cache(lambda: _texts(request, date)), _encoded(match[2]))
 
 
 def _demand_recent(date: str, now_ms: int) -> None:
@@ -104,7 +107,11 @@ def _targets(request: Request) -> Iterable[str]:
 
 
 def _spellings(pairs: Sequence[tuple[str, str]]) -> Iterable[str]:
-    """The query, which the front does not tell as it was sent, in each order and encoding of the SDKs."""
+    """The query, which the front does not tell as it was sent, in each order and encoding of the SDKs. Raises
+    MqError."""
+    if len(pairs) > _PARAMETERS_MAX:
+        wanted = f"at most {_PARAMETERS_MAX} parameters"
+        raise MqError("InvalidQueryString", f"the query must have {wanted}; it has {len(pairs)}")
     encoded = dict.fromkeys(tuple((name, encode(value)) for name, value in pairs) for encode in _ENCODINGS)
     ordered = (each for given in encoded for each in (given, *(_in_order(given, order) for order in _ORDERS)))
     return dict.fromkeys("&".join(f"{name}={value}" for name, value in each) for each in ordered)

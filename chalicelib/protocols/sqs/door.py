@@ -37,7 +37,7 @@ ACCOUNT_DEFAULT = "000000000000"
 REGION_DEFAULT = "us-east-1"
 
 _PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)/?")
-_CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
+_CREDENTIAL = re.compile(r"Credential=([^=/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
 _PREFIX = re.compile("(/[!-.0-~]+)*")
 _BAD_KEY = "The security token included in the request is invalid."
 _BAD_SIGNATURE = (

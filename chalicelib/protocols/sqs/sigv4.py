@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from hashlib import sha256
+from itertools import pairwise
 from time import gmtime, strftime
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
@@ -30,7 +31,7 @@ _DATE, _HASH, _TARGET = "x-amz-date", "x-amz-content-sha256", "x-amz-target"
 
 _PARAMETERS = re.compile(r"(Credential|SignedHeaders|Signature)=([^\s,]*)")
 _CREDENTIAL = re.compile("([^/]*)/([0-9]{8})/([^/]+)/([^/]+)/([^/]+)")
-_NAMES = re.compile("[!-9<-@\\[-~]+(;[!-9<-@\\[-~]+)*")
+_NAMES = re.compile("[!-9<-@\\[-~]++(;[!-9<-@\\[-~]++)*+")
 """Names of headers: anything but capitals, `:` and `;`."""
 _SIGNATURE = re.compile("[0-9a-f]{64}")
 _STAMP = re.compile("([0-9]{8})T[0-9]{6}Z")
@@ -41,43 +42,39 @@ _KEYS_MAX = 1_000
 
 class Signed(NamedTuple):
     """A signature that the secret of this access key may have made, within the last minutes. `day`, `region`,
-    `service`: those that it is good for. `text`: what it signs."""
+    `service`: those that it is good for. `text`: gives what it signs, for which the whole request is read: who has no
+    key is not worth that time."""
 
     access_key_id: str
     day: str
     region: str
-    text: bytes
+    text: Callable[[], bytes]
     signature: str
     service: str
 
     def is_proved_by(self, secret: str) -> bool:
-        made = hmac.digest(_key(secret, self.day, self.region, self.service), self.text, "sha256")
+        """Raises SqsError if no secret would make the signature right."""
+        made = hmac.digest(_key(secret, self.day, self.region, self.service), self.text(), "sha256")
         return hmac.compare_digest(made.hex(), self.signature)
 
 
 def signed(request: Request, region: str | None, now_ms: int, service: str = SERVICE) -> Signed:
     """The signature of a request to a service of AWS, as its clients name it. `region`: this deployment's; None: any.
-    Raises SqsError for a request that has none, or one that no secret would make right."""
+    Raises SqsError for a request that has none, or one that is malformed, too old or of another place."""
     parameters, headers = _parameters(request), _headers(request)
     access_key_id, day, own_region = _scope(parameters["Credential"], region, service)
     if not _SIGNATURE.fullmatch(parameters["Signature"]):
         raise _incomplete("Signature in the header Authorization must be 64 hexadecimal digits in lower case.")
     names = _names(headers, parameters["SignedHeaders"])
     stamp = _stamp(headers[_DATE], day, now_ms)
-    canonical = "\n".join(
-        [
-            request.method,
-            quote(_encoded(request.prefix + request.path or "/"), safe="/~"),
-            _query(request),
-            *(f"{name}:{_folded(headers[name])}" for name in names),
-            "",
-            ";".join(names),
-            _body_hash(request),
-        ]
-    )
     scope = f"{day}/{own_region}/{service}/{_END}"
-    text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{sha256(_encoded(canonical)).hexdigest()}"
-    return Signed(access_key_id, day, own_region, _encoded(text), parameters["Signature"], service)
+
+    @cache
+    def text() -> bytes:
+        canonical = sha256(_canonical(request, headers, names)).hexdigest()
+        return _encoded(f"{_ALGORITHM}\n{stamp}\n{scope}\n{canonical}")
+
+    return Signed(access_key_id, day, own_region, text, parameters["Signature"], service)
 
 
 @lru_cache(_KEYS_MAX)
@@ -117,9 +114,9 @@ def _parameters(request: Request) -> Mapping[str, str]:
         raise _incomplete(f"Signature Version 4A ({_ASYMMETRIC}) is not accepted: sign with {_ALGORITHM}.")
     if algorithm != _ALGORITHM:
         raise _incomplete(f"The header Authorization must begin with {_ALGORITHM}.")
-    found = [_PARAMETERS.fullmatch(part.strip()) for part in rest.split(",")]
-    parameters = {part[1]: part[2] for part in found if part}
-    if len(parameters) < 3 or len(found) > 3:
+    parts = rest.split(",", 3)
+    parameters = {found[1]: found[2] for part in parts if (found := _PARAMETERS.fullmatch(part.strip()))}
+    if len(parameters) < 3 or len(parts) > 3:
         wanted = "Credential, SignedHeaders and Signature, each once, separated by commas"
         raise _incomplete(f"The header Authorization must have {wanted}.")
     return parameters
@@ -145,10 +142,11 @@ def _scope(credential: str, region: str | None, service: str) -> Sequence[str]:
 
 
 def _names(headers: Mapping[str, str], text: str) -> Sequence[str]:
-    """The signed headers."""
-    if not _NAMES.fullmatch(text):
-        raise _incomplete(f"SignedHeaders must be names in lower case, separated by ';'; it is {quoted(text)}.")
+    """The signed headers. In any other order or number, one header could be signed thousands of times."""
     names = text.split(";")
+    if not _NAMES.fullmatch(text) or any(name >= later for name, later in pairwise(names)):
+        wanted = "names in lower case, in order, each once, separated by ';'"
+        raise _incomplete(f"SignedHeaders must be {wanted}; it is {quoted(text)}.")
     for name in ("host", _DATE, *([_TARGET] if _TARGET in headers else [])):
         if name not in names:
             raise _incomplete(f"The header {name} must be signed; SignedHeaders is {quoted(text)}.")
@@ -179,6 +177,20 @@ def _spelled(second: int) -> str:
 
 
 # -- what is signed ---------------------------------------------------------------------------------------------------
+
+
+def _canonical(request: Request, headers: Mapping[str, str], names: Sequence[str]) -> bytes:
+    """No longer than the request, but for its percent signs: each header is in it once."""
+    lines = [
+        request.method,
+        quote(_encoded(request.prefix + request.path or "/"), safe="/~"),
+        _query(request),
+        *(f"{name}:{_folded(headers[name])}" for name in names),
+        "",
+        ";".join(names),
+        _body_hash(request),
+    ]
+    return _encoded("\n".join(lines))
 
 
 def _query(request: Request) -> str:
