@@ -20,6 +20,8 @@ _BLOCK_BYTES = 4 << 20
 """Decompressed: large enough for columns to pay, small beside what a worker has."""
 _LINES_AT_ONCE = 1 << 16
 """A block of items has fewer lines: what is held of one does not depend on how short they are."""
+_ITEM_BYTES_MIN = 32
+"""No item's line is shorter. Where lines are on average, many may be empty, and are passed over without an object."""
 LINE_BYTES_MAX = 6 << 20
 """The longest line accepted, noticed at the end of a block. An item has 400 KB at most, and typed JSON has up to seven
 bytes for each of them (a list of nulls); with the old image of an incremental export that makes 5.8 MB."""
@@ -72,10 +74,10 @@ class LineReader:
 
     def _lines(self, text: bytes) -> Iterator[list[Line]]:
         """Those of a text of whole lines, which ends without the last one's end."""
-        first = self._passed + 1
-        self._passed += text.count(b"\n") + 1
-        has_empty = b"\n\n" in text or not text or text.startswith(b"\n") or text.endswith(b"\n")
-        lines = iter(_full(text, first) if has_empty else enumerate(text.split(b"\n"), first))
+        first, count = self._passed + 1, text.count(b"\n") + 1
+        self._passed += count
+        is_sparse = len(text) < count * _ITEM_BYTES_MIN
+        lines = _full(text, first) if is_sparse else (line for line in enumerate(text.split(b"\n"), first) if line[1])
         while some := list(islice(lines, _LINES_AT_ONCE)):
             self._count += len(some)
             yield some
@@ -105,7 +107,7 @@ class LineReader:
 
 
 def _full(text: bytes, first: int) -> Iterator[Line]:
-    """The lines that are not empty."""
+    """The lines that are not empty, slowly for each, and at once past those that are."""
     number, at = first, 0
     for found in _FULL.finditer(text):
         number += text.count(b"\n", at, found.start())
