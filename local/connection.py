@@ -63,13 +63,26 @@ Find = Callable[[Head, bytes | None], Task]
 
 
 class Office(NamedTuple):
-    """What the connections of a server share. `find`: what a request asks for. `connections`: those that are open."""
+    """What the connections of a server share. `find`: what a request asks for. `connections`: those that are open, at
+    most `connections_max`. `listening`: those of them that wait for a request or the rest of one, the longest wait
+    first."""
 
     find: Find
     pools: Mapping[Pace, Executor]
     body_bytes_max: int
     is_logging: bool
+    connections_max: int
     connections: set[Connection]
+    listening: dict[Connection, None]
+
+    def make_room(self) -> bool:
+        """For one more connection: ends the one that has waited longest to receive a request. False: all are busy."""
+        if len(self.connections) < self.connections_max:
+            return True
+        longest = next(iter(self.listening), None)
+        if longest:
+            longest.end()
+        return longest is not None
 
 
 class Connection(asyncio.Protocol):
@@ -89,9 +102,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         transport.set_write_buffer_limits(0)  # `_is_full` until the client has read everything
         self._transport = transport
-        self._office.connections.add(self)
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_at_time)
-        self._go_on()
+        if self._office.make_room():
+            self._office.connections.add(self)
+            self._go_on()
+        else:
+            self.end()
 
     def data_received(self, data: bytes) -> None:
         self._incoming.add(data)
@@ -117,12 +133,17 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._is_lost = self._incoming.has_ended = True
         self._timer.cancel()
-        self._office.connections.discard(self)
+        self._leave()
         if self._pause is not Pause.ANSWER:
             self._talk.close()
 
     def end(self) -> None:
+        self._leave()
         self._transport.abort()
+
+    def _leave(self) -> None:
+        self._office.connections.discard(self)
+        self._office.listening.pop(self, None)
 
     def _go_on(self) -> None:
         if self._is_lost:
@@ -163,11 +184,13 @@ class Connection(asyncio.Protocol):
 
     def _exchange(self) -> Steps[bool]:
         """Answers one request. Returns whether another may follow."""
+        self._office.listening[self] = None
         try:
             head, body = yield from self._read()
         except DecantError as error:
             yield from self._refuse(error)
             return False
+        self._office.listening.pop(self, None)
         answer = yield from self._carried_out(head, body)
         self._log(head.line, answer)
         yield from self._send(rendered(answer, is_last=not head.keeps, has_body=head.method != "HEAD"))

@@ -17,6 +17,9 @@ from local.request import Answer, Head
 REQUEST_BYTES_MAX = 1 << 20
 """A hundred keys need a fifth of it."""
 
+CONNECTIONS_MAX = 32
+"""A job and a person read it at once; the descriptors of the process are for the service."""
+
 OPERATIONS = frozenset({"Scan", "Query", "GetItem", "BatchGetItem", "DescribeTable", "ListTables"})
 _VERSION = "DynamoDB_20120810"
 
@@ -29,7 +32,7 @@ Answering = Callable[[str, bytes], Wired]
 class Endpoint(Server):
     def __init__(self, port: int, answering: Answering) -> None:
         """Binds the port. Raises `OSError`."""
-        super().__init__(port, self._task, body_bytes_max=REQUEST_BYTES_MAX)
+        super().__init__(port, self._task, body_bytes_max=REQUEST_BYTES_MAX, connections_max=CONNECTIONS_MAX)
         self._answering = answering
 
     @property
