@@ -20,7 +20,8 @@ from functools import partial
 from typing import Any
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
-from local.connection import HOST, Connection, Find, Office, Pace
+from local.connection import HOST, Connection
+from local.office import Find, Judge, Office, Pace
 
 CONNECTIONS_MAX = 10_000
 """Each may hold a head and more of what is sent ahead: some 200 KB."""
@@ -50,13 +51,14 @@ its message."""
 
 
 class Server:
-    """`find`: what a request asks for."""
+    """`find`: what a request asks for. `judge`: whether its head alone has it refused."""
 
     def __init__(
         self,
         port: int,
         find: Find,
         *,
+        judge: Judge = lambda _head: None,
         body_bytes_max: int = REQUEST_BYTES_MAX,
         connections_max: int = CONNECTIONS_MAX,
         is_logging: bool = False,
@@ -69,7 +71,7 @@ class Server:
             Pace.SOON: ThreadPoolExecutor(OTHERS_MAX, "decant-request"),
         }
         connections_max = min(connections_max, _descriptors_left())
-        self._office = Office(find, self._pools, body_bytes_max, is_logging, connections_max, set(), {})
+        self._office = Office(find, judge, self._pools, body_bytes_max, connections_max, is_logging)
         self._silent_until = 0.0
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()

@@ -10,8 +10,9 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
-from local.connection import HOST, HasHungUp, Pace, Task
+from local.connection import HOST
 from local.connections import Server
+from local.office import HasHungUp, Pace, Task
 from local.request import Answer, Head
 
 REQUEST_BYTES_MAX = 1 << 20

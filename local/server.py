@@ -13,15 +13,15 @@ from chalicelib.api.operation import Operation
 from chalicelib.base import deadline
 from chalicelib.base.fields import defaults
 from chalicelib.protocols import doors
-from chalicelib.protocols.http.respond import Found, Request
+from chalicelib.protocols.http.respond import Found, Request, Response
 from chalicelib.protocols.mqhttp.calls import CALLS
 from chalicelib.protocols.sqs.action import Action
 from chalicelib.protocols.sqs.receiving import RECEIVING
 from chalicelib.protocols.sqs.sending import SENDING
 from chalicelib.protocols.sqs.settling import SETTLING
-from local.connection import HasHungUp, Pace, Task
 from local.connections import Server
 from local.memory.store import MemoryStore
+from local.office import HasHungUp, Pace, Task
 from local.request import Answer, Head
 
 BODY_BYTES_AT_ONCE_MAX = 64 * 1024
@@ -42,12 +42,18 @@ _FREQUENT_ACTIONS = frozenset({*SENDING, *SETTLING})
 
 def listen(port: int, is_logging: bool) -> Server:
     """Binds the port and returns the server; its `serve_forever` serves requests. Raises `OSError`."""
-    return Server(port, find, is_logging=is_logging)
+    return Server(port, find, judge=judge, is_logging=is_logging)
 
 
 def find(head: Head, body: bytes | None) -> Task:
     found = doors.found(request_of(head.method, head.target, head.headers, body))
     return Task(pace(found.asked, body or b""), partial(_carried_out, found))
+
+
+def judge(head: Head) -> Answer | None:
+    """The answer to a request that its head alone has refused."""
+    refused = doors.turned_away(request_of(head.method, head.target, head.headers, None))
+    return _sent(refused) if refused else None
 
 
 def pace(asked: Operation | Action | None, body: bytes) -> Pace:
@@ -80,7 +86,10 @@ def _is_in_memory() -> bool:
 
 def _carried_out(found: Found, has_hung_up: HasHungUp) -> Answer:
     with deadline.caller(has_hung_up):
-        response = found.answer(lambda: None)
+        return _sent(found.answer(lambda: None))
+
+
+def _sent(response: Response) -> Answer:
     return Answer(response.status, response.headers, response.text.encode())
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from local import connection as connection_module
 from local import connections
-from local.connection import Pace, Task
 from local.connections import Server
+from local.office import Pace, Task
 from local.request import Answer, Head
 from tests.local.serving import Running, running
 

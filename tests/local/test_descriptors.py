@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from local.connection import Pace, Task
 from local.connections import Server
+from local.office import Pace, Task
 from local.request import Answer, Head
 from tests.local.serving import running
 from tests.support.emulators import ROOT
@@ -53,7 +53,7 @@ def test_a_crowd_larger_than_the_files_that_may_be_open_goes_unnoticed(says: byt
 EXHAUSTED = """
 import resource, socket, sys, threading
 from local import connections
-from local.connection import Pace, Task
+from local.office import Pace, Task
 from local.request import Answer
 
 connections.DESCRIPTORS_KEPT = 0

@@ -17,9 +17,9 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import Service
-from local.connection import HasHungUp, Pace, Task
 from local.connections import Server
 from local.memory.store import MemoryStore
+from local.office import HasHungUp, Pace, Task
 from local.request import Answer, Head
 from local.server import find
 from tests.local.serving import Running
