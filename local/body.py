@@ -24,20 +24,21 @@ them waiting."""
 
 
 def read_body(
-    headers: Mapping[str, str], incoming: Incoming, bytes_max: int, go_on: Callable[[], Steps[None]]
+    headers: Mapping[str, str], incoming: Incoming, bytes_max: int, go_on: Callable[[int | None], Steps[None]]
 ) -> Steps[bytes | None]:
-    """None if no body is announced. Runs `go_on` once a body is going to be read.
+    """None if no body is announced. Runs `go_on` once a body is going to be read: with its size, which chunks do not
+    tell.
 
     Raises `EOFError` if the connection ends before the body does."""
     length, encoding = headers.get("content-length"), headers.get("transfer-encoding")
     if encoding is not None:
         _check_chunked(encoding, length)
-        yield from go_on()
+        yield from go_on(None)
         return (yield from _read_chunks(incoming, bytes_max))
     if length is None:
         return None
     size = _checked_length(length, bytes_max)
-    yield from go_on()
+    yield from go_on(size)
     return (yield from incoming.exactly(size))
 
 
