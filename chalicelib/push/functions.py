@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from chalicelib.base.fields import shown
+from chalicelib.base import strict_json
+from chalicelib.base.fields import encodable, shown
 from chalicelib.base.limits import READ_TIMEOUT_MS
 from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
 
@@ -62,7 +63,8 @@ class Functions:
 def _message(returned: bytes) -> str:
     """What Lambda tells of an exception."""
     try:
-        error = orjson.loads(returned)
-        return str(error["errorMessage"])
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return shown(returned.decode(errors="replace"))
+        error = strict_json.read(returned, "what it returned")
+    except ValueError:
+        error = None
+    message = error.get("errorMessage") if isinstance(error, dict) else None
+    return message if isinstance(message, str) and encodable(message) else shown(returned.decode(errors="replace"))

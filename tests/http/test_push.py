@@ -14,6 +14,7 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import NACK_DELAY_MS_MAX, PUSH_SECRETS_MAX
 from chalicelib.consuming import claim
+from chalicelib.push.courier import Courier
 from chalicelib.push.dispatcher import RUN_MS
 from chalicelib.push.outside import Answer
 from chalicelib.table.writes import Item, Write
@@ -253,6 +254,50 @@ def test_a_report_with_a_wrong_member_acks_nothing(topic: Topic, group: Group, c
     dead = topic.client.get(f"{group.path}/dead").json["messages"]
     assert bodies(dead) == ["a", "b"]
     assert all(f"a '{name}' in batchItemFailures is" in letter["reason"] for letter in dead for name in wrong)
+
+
+DEEP = b"[" * 1_000 + b"]" * 1_000
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (b"[%b]" % DEEP, ""),
+        (b'[{"itemIdentifier": %b}]' % DEEP, ""),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'[{"itemIdentifier": 1}]', "names no message of the call"),
+        (b'[{"itemIdentifier": "%b"}]', "names no message of the call"),
+        (b'[{"itemIdentifier": "{}", "reason": "\\ud800"}]', "not text"),
+        (b'[{"itemIdentifier": "{}", "reason": "\xff"}]', "is not JSON"),
+        (b'[{"itemIdentifier": "{}", "delay_ms": %b}]' % (b"9" * 10_000), "a 'delay_ms'"),
+        (b'[{"itemIdentifier": "{}", "delay_ms": 1e999}]', "a 'delay_ms'"),
+        (b'[{"itemIdentifier": "{}", "delay_ms": NaN}]', "NaN is not JSON"),
+        (b'[{"itemIdentifier": "{}"}], "batchItemFailures": []', '"batchItemFailures" twice'),
+        (b'[{"itemIdentifier": "{}", "itemIdentifier": "x"}]', '"itemIdentifier" twice'),
+    ],
+)
+def test_a_report_that_cannot_be_understood_is_a_failed_call(
+    topic: Topic, consumer: Consumer, clock: Clock, report: bytes, told: str
+) -> None:
+    group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000], max_attempts=2)
+    first, _ = topic.produce("a", "b")
+    report = report.replace(b"{}", first["message_id"].encode())
+    consumer.otherwise = Answer(200, b'{"batchItemFailures": %b}' % report)
+    run(group)
+    assert [call.messages[0]["attempt"] for call in consumer.calls] == [1, 2]
+    assert clock.now() >= START_MS + 5_000
+    dead = topic.client.get(f"{group.path}/dead").json["messages"]
+    assert bodies(dead) == ["a", "b"]
+    assert all(letter["reason"].startswith("status 200, but ") and told in letter["reason"] for letter in dead)
+
+
+def test_a_report_whose_name_is_spelled_with_escapes_counts(topic: Topic, group: Group, consumer: Consumer) -> None:
+    group.change(max_attempts=1)
+    first, _ = topic.produce("a", "b")
+    spelled = b'{"batch\\u0049temFailures": [{"itemIdentifier": "%b"}]}' % first["message_id"].encode()
+    consumer.answers = [Answer(200, spelled)]
+    run(group)
+    assert bodies(topic.client.get(f"{group.path}/dead").json["messages"]) == ["a"]
 
 
 def test_a_nacked_message_waits_for_the_backoff_of_its_group(topic: Topic, consumer: Consumer, clock: Clock) -> None:
@@ -825,6 +870,42 @@ def test_a_defect_ends_the_push_of_its_group_alone_and_is_logged(
     run(group)
     assert (len(consumer.calls), caplog.messages) == (1, ["the push to group billing has failed"])
     caplog.clear()
+
+
+def test_a_defect_in_a_call_is_a_failed_call_that_holds_nothing(
+    topic: Topic, consumer: Consumer, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000])
+    topic.produce("a")
+
+    def once(_call: Call) -> Answer:
+        consumer.react = None
+        raise ImportError("partially initialized module")
+
+    consumer.react = once
+    run(group)
+    assert [call.messages[0]["attempt"] for call in consumer.calls] == [1, 2]
+    assert START_MS + 5_000 <= clock.now() < START_MS + 15_000
+    assert group.totals() == (0, 0, 0, 0)
+    assert caplog.messages == ["a call to group billing has failed"]
+    caplog.clear()
+
+
+def test_messages_that_cannot_be_signed_are_given_back(
+    topic: Topic, group: Group, consumer: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic.produce("a")
+
+    def no_keys(*_asked: Any) -> Any:
+        raise StoreUnavailable("the signing key was removed")
+
+    monkeypatch.setattr(Courier, "send", no_keys)
+    run(group)
+    assert group.totals() == (1, 0, 0, 0)
+    monkeypatch.undo()
+    run(group)
+    assert [call.messages[0]["attempt"] for call in consumer.calls] == [1]
+    assert caplog.messages == ["the push to group billing stops for now: the signing key was removed"]
 
 
 def test_a_run_that_cannot_read_its_topic_ends_and_says_so(
