@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping
+from itertools import cycle
 
 HEAD_BYTES = 60_000
 BODY_BYTES = 99_000
@@ -25,10 +26,10 @@ MQ = {"x-mq-version": "2015-06-06"}
 SEND = {"content-type": "application/x-amz-json-1.0", "x-amz-target": "AmazonSQS.SendMessage"}
 
 MESSAGES, GROUP = "/topics/orders/messages", "/topics/orders/groups/billing"
-QUEUE = "/000000000000/orders"
+QUEUE = "/000000000000/q"
 DOORS: Mapping[str, tuple[str, str, Mapping[str, str], bytes]] = {
     "http": ("POST", MESSAGES, JSON, b'{"messages":[{"body":"a"}]}'),
-    "sqs": ("POST", "/", SEND, b'{"QueueUrl":"http://localhost/000000000000/orders","MessageBody":"a"}'),
+    "sqs": ("POST", "/", SEND, b'{"QueueUrl":"http://localhost/000000000000/q","MessageBody":"a"}'),
     "form": ("POST", QUEUE, FORM, b"Action=SendMessage&MessageBody=a"),
     "mq": ("POST", MESSAGES, MQ, b"<Message><MessageBody>a</MessageBody></Message>"),
 }
@@ -56,11 +57,9 @@ def repeated(unit: str, size: int) -> str:
     return (unit * (size // len(unit) + 1))[: size * len(unit) // len(unit.encode())]
 
 
-def texts(size: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Each of one unit, and once in four with an end that does not fit: regular expressions then try all else."""
-    chance = random.Random(seed)
-    for unit in (*UNITS, *SPACES):
-        end = chance.choice(["", "!", "$x", "\x0b"])
+def texts(size: int) -> Iterator[tuple[str, str]]:
+    """Each of one unit, with an end that does not fit: regular expressions then try all else."""
+    for unit, end in zip((*UNITS, *SPACES), cycle(("!", "$x")), strict=False):
         yield f"{unit!r} {end!r}", repeated(unit, size) + end
 
 
@@ -74,12 +73,12 @@ def listed(form: str, size: int = BODY_BYTES, most: int = 100_000, joined: str =
 
 
 def heads() -> Named:
-    """Each text in some of the places that a head has, in each door."""
+    """Each text in each place that a head has; in other doors than HTTP's, in some."""
     for name, (method, target, headers, body) in DOORS.items():
         for header in _HEADERS.split():
-            for unit, text in some(texts(HEAD_BYTES, 1), 8, f"{name} {header}"):
+            for unit, text in (*texts(HEAD_BYTES),) if name == "http" else some(f"{name} {header}"):
                 yield f"{name}, header {header}: {unit}", request(method, target, {**headers, header: text}, body)
-        for unit, text in texts(HEAD_BYTES, 2):
+        for unit, text in texts(HEAD_BYTES):
             tight = "".join(text.split())
             for place, there in {"query": f"{target}?{tight}", "path": f"/topics/{tight}/messages"}.items():
                 yield f"{name}, {place}: {unit}", request(method, there, headers, body)
@@ -91,8 +90,8 @@ def heads() -> Named:
     yield "lines of nothing", b"\r\n" * (HEAD_BYTES // 2)
 
 
-def some(named: Iterator[tuple[str, str]], number: int, seed: str) -> list[tuple[str, str]]:
-    return random.Random(seed).sample([*named], number)
+def some(seed: str) -> list[tuple[str, str]]:
+    return random.Random(seed).sample([*texts(HEAD_BYTES)], 8)
 
 
 # -- signatures -------------------------------------------------------------------------------------------------------
@@ -111,7 +110,7 @@ def signatures(key_id: str, stamp: str, date: str) -> Named:
         "signature": (scope, names, "{}"),
     }
     sent = {**SEND, "x-amz-date": stamp, "date": date}
-    for unit, text in texts(HEAD_BYTES, 3):
+    for unit, text in texts(HEAD_BYTES):
         for place, (credential, signed, signature) in forms.items():
             form = f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={signed}, Signature={signature}"
             yield f"{place}: {unit}", request("POST", "/", {**sent, "authorization": form.replace("{}", text)})

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from tests.fuzz.hostile import BODY_BYTES, FORM, GROUP, JSON, MESSAGES, MQ, QUEUE, SEND, Named, listed, request, texts
 
-ATTRIBUTE = '{"QueueUrl":"/orders","MessageBody":"a","MessageAttributes":{"a":{"DataType":"Number","StringValue":%s}}}'
+ATTRIBUTE = '{"QueueUrl":"/q","MessageBody":"a","MessageAttributes":{"a":{"DataType":"Number","StringValue":%s}}}'
 TEXTS = {
     "body": ("POST", MESSAGES, '{"messages":[{"body":%s}]}'),
     "key": ("POST", MESSAGES, '{"messages":[{"body":"a","key":%s}]}'),
@@ -27,14 +27,14 @@ SQS_TEXTS = {
     "number": ("SendMessage", ATTRIBUTE),
     "type": ("SendMessage", ATTRIBUTE.replace("%s", '"a"').replace('"Number"', "%s")),
     "name": ("SendMessage", ATTRIBUTE.replace("%s", '"1"').replace('"a":{', "%s:{")),
-    "message": ("SendMessage", '{"QueueUrl":"/orders","MessageBody":%s}'),
+    "message": ("SendMessage", '{"QueueUrl":"/q","MessageBody":%s}'),
     "queue": ("SendMessage", '{"MessageBody":"a","QueueUrl":%s}'),
-    "handle": ("DeleteMessage", '{"QueueUrl":"/orders","ReceiptHandle":%s}'),
-    "redrive": ("SetQueueAttributes", '{"QueueUrl":"/orders","Attributes":{"RedrivePolicy":%s}}'),
-    "policy": ("SetQueueAttributes", '{"QueueUrl":"/orders","Attributes":{"Policy":%s}}'),
-    "timeout": ("SetQueueAttributes", '{"QueueUrl":"/orders","Attributes":{"VisibilityTimeout":%s}}'),
-    "label": ("AddPermission", '{"QueueUrl":"/orders","AWSAccountIds":["1"],"Actions":["*"],"Label":%s}'),
-    "tag": ("TagQueue", '{"QueueUrl":"/orders","Tags":{"decant:filter":%s}}'),
+    "handle": ("DeleteMessage", '{"QueueUrl":"/q","ReceiptHandle":%s}'),
+    "redrive": ("SetQueueAttributes", '{"QueueUrl":"/q","Attributes":{"RedrivePolicy":%s}}'),
+    "policy": ("SetQueueAttributes", '{"QueueUrl":"/q","Attributes":{"Policy":%s}}'),
+    "timeout": ("SetQueueAttributes", '{"QueueUrl":"/q","Attributes":{"VisibilityTimeout":%s}}'),
+    "label": ("AddPermission", '{"QueueUrl":"/q","AWSAccountIds":["1"],"Actions":["*"],"Label":%s}'),
+    "tag": ("TagQueue", '{"QueueUrl":"/q","Tags":{"decant:filter":%s}}'),
     "prefix": ("ListQueues", '{"QueueNamePrefix":%s}'),
     "page": ("ListQueues", '{"NextToken":%s}'),
     "task": ("CancelMessageMoveTask", '{"TaskHandle":%s}'),
@@ -43,7 +43,8 @@ SQS_TEXTS = {
 
 
 def json_texts() -> Named:
-    for unit, text in texts(BODY_BYTES // 2, 4):
+    """Long ones, and some that may be as long as they are."""
+    for unit, text in (*texts(BODY_BYTES // 2), *texts(1_000), *texts(90)):
         value = json.dumps(text, ensure_ascii=False)
         for place, (method, target, form) in TEXTS.items():
             yield f"{place}: {unit}", request(method, target, JSON, form.replace("%s", value).encode())
@@ -57,13 +58,13 @@ LISTS = {
     "long integers": "9" * 4_000,
     "objects": '{"a":#}',
     "empty lists": "[]",
-    "nested often": "[" * 190 + "]" * 190,
+    "nested often": "[" * 195 + "]" * 195,
     "texts": '"#"',
     "long texts": '"' + "a" * 380 + '"',
-    "dedup ids": '{"body":"a","dedup_id":"#"}',
     "globs": '{"operations":["read"],"topics":"' + "*a" * 45 + '"}',
 }
 VALUES = {name: "[" + listed(form) + "]" for name, form in LISTS.items()} | {
+    "dedup ids": "[" + listed('{"body":"a","dedup_id":"#"}', most=256) + "]",
     "one long integer": "9" * BODY_BYTES,
     "one long number": "0." + "9" * BODY_BYTES,
     "names": "{" + listed('"#":1') + "}",
@@ -90,7 +91,7 @@ def json_shapes() -> Named:
             yield f"{field}: {name}", request("POST", target, JSON, f'{{"{field}":{value}}}'.encode())
         for field in ("MessageBody", "MessageAttributes", "Entries"):
             action = "SendMessageBatch" if field == "Entries" else "SendMessage"
-            body = f'{{"QueueUrl":"/orders","{field}":{value}}}'.encode()
+            body = f'{{"QueueUrl":"/q","{field}":{value}}}'.encode()
             yield f"sqs {field}: {name}", request("POST", "/", {**SEND, "x-amz-target": f"AmazonSQS.{action}"}, body)
 
 
@@ -118,7 +119,7 @@ def forms() -> Named:
                 yield f"{action}, {number} {name}", request("POST", QUEUE, FORM, body.encode())
         index = f"Attribute.{'9' * 90_000}.Name=a&Attribute.999999999.Value=b"
         yield f"{action}, large index", request("POST", QUEUE, FORM, (begun + index).encode())
-    for unit, text in texts(BODY_BYTES, 5):
+    for unit, text in texts(BODY_BYTES):
         for member in ("MessageBody", "DelaySeconds", "Action", "MessageAttribute.1.Value.StringValue"):
             form = f"Action=SendMessage&{member}={text}"
             yield f"form {member}: {unit}", request("POST", QUEUE, FORM, form.encode())
@@ -144,9 +145,20 @@ def documents() -> Named:
         yield name, request("POST", MESSAGES, MQ, document.encode())
         handles = document.replace("MessageBody", "ReceiptHandle").replace("Message", "ReceiptHandles")
         yield f"handles, {name}", request("DELETE", f"{MESSAGES}?consumer=billing", MQ, handles[:BODY_BYTES].encode())
-    for unit, text in texts(BODY_BYTES // 2, 6):
+    for unit, text in texts(BODY_BYTES // 2):
         inside = escape(text)[:BODY_BYTES]
         for element in ("MessageBody", "MessageTag", "Properties"):
             body = f"<Message><MessageBody>a</MessageBody><{element}>{inside}</{element}></Message>"
             yield f"{element}: {unit}", request("POST", MESSAGES, MQ, body.encode())
         yield f"raw: {unit}", request("POST", MESSAGES, MQ, text.encode())
+
+
+def chunks() -> Named:
+    """A body that is sent in pieces, each with a size of its own."""
+    head = request("POST", MESSAGES, {**JSON, "transfer-encoding": "chunked"}).replace(b"content-length: 0\r\n", b"")
+    for size in (1, 2, 10, 100):
+        for extension in ("", ";a", " ;" + "a" * 90, ";" + "a" * 1_000):
+            piece = f"{size:x}{extension}\r\n{' ' * size}\r\n".encode()
+            yield f"{size} bytes, then {extension[:3]}", head + piece * (BODY_BYTES // len(piece)) + b"0\r\n\r\n"
+    yield "zeros in front", head + b"0000000000000001\r\n \r\n" * (BODY_BYTES // 21) + b"0\r\n\r\n"
+    yield "trailers", head + b"1\r\n{\r\n0\r\n" + b"a: b\r\n" * 99 + b"\r\n"

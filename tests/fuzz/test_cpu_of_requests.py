@@ -40,7 +40,7 @@ class Crowded:
     def __init__(self, demand: Demand) -> None:
         inside = Client()
         inside.topic("orders", 2).group("billing")
-        Sqs(inside).CreateQueue(QueueName="orders", tags={"decant:topic": "orders"})
+        Sqs(inside).CreateQueue(QueueName="q")
         token = inside.api.make_token({"name": "a", "rights": [{"operations": ["consume"], "topics": "*"}]})
         self.key_id: str = token["access_key_id"]
         self.api = Client(inside.store, demand=demand).api
@@ -121,7 +121,7 @@ def test_no_signature_costs_much(strangers: Crowded, key: str) -> None:
     judge(strangers, hostile.signatures(key_id, stamp, date))
 
 
-@pytest.mark.parametrize("kind", ["json_texts", "json_shapes", "forms", "documents"])
+@pytest.mark.parametrize("kind", ["json_texts", "json_shapes", "forms", "documents", "chunks"])
 def test_no_body_costs_much(everybody: Crowded, kind: str) -> None:
     judge(everybody, getattr(hostile_bodies, kind)())
 
