@@ -109,3 +109,14 @@ def test_emulators_get_each_method_where_any_is_taken() -> None:
     assert body["paths"]["/one"] == {"get": {"x": 2}}
     assert body["paths"]["/both"] == {method: {"x": 3} for method in METHODS} | {"get": {"x": 4}}
     assert resources["Other"] == {"Type": "A"}
+
+
+def test_emulators_get_an_alarm_on_a_metric_for_one_on_an_expression() -> None:
+    metric = {"Namespace": "AWS/DynamoDB", "MetricName": "ReadThrottleEvents", "Dimensions": []}
+    watched = [
+        {"Id": "filled", "Expression": "FILL(m, 0)"},
+        {"Id": "m", "MetricStat": {"Metric": metric, "Stat": "Sum", "Period": 60}},
+    ]
+    alarm = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Metrics": watched, "Threshold": 1}}
+    [made] = for_emulators({"Resources": {"Alarm": alarm}})["Resources"].values()
+    assert made["Properties"] == {**metric, "Statistic": "Sum", "Period": 60, "Threshold": 1}
