@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import slimming, sources
+from infra.alarms import without_alarms
 from infra.errors import Stop
 from infra.fronts import with_fronts
 from infra.merging import Template, load, load_template, merged
@@ -88,7 +89,7 @@ def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template
     mine = map(load_template, own)
     whole: Template = reduce(merged, [*map(load, parts), environment, stage.template, *mine], generated)
     sources.check(whole)
-    return whole
+    return whole if stage.has_alarms else without_alarms(whole)
 
 
 # -- what others made -------------------------------------------------------------------------------------------------

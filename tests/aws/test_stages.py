@@ -50,7 +50,8 @@ def test_a_stage_that_does_not_say_who_may_call_it_is_refused(tmp_path: Path, te
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("acces: iam", "has a key 'acces'; keys are access, settings, template"),
+        ("acces: iam", "has a key 'acces'; keys are access, alarms, settings, template"),
+        ("alarms: none", "'alarms' in .* must be on or off; it is 'none'"),
         ("settings: [a]", "'settings' in .* must be a mapping"),
         ("template: text", "'template' in .* must be a mapping"),
         ("settings: {DECANT_X: 1}", "'DECANT_X' in 'settings' of .* must be a text, in quotes; it is 1"),

@@ -43,7 +43,7 @@ def test_each_request_is_told_what_to_do(front: Any) -> None:
 
 def test_so_is_a_client_of_sqs() -> None:
     target = {"X-Amz-Target": "AmazonSQS.ListQueues", "Content-Type": "application/x-amz-json-1.0"}
-    answer = app.app(events.url(Sent("POST", "/", "{}", **target)), None)
+    answer = app.app(events.url(Sent("POST", "/", "{}", None, **target)), None)
     assert (answer["statusCode"], wiring.WITHOUT_STAGE in answer["body"]) == (500, True)
 
 
