@@ -160,6 +160,11 @@ def test_a_function_without_its_settings_says_so_in_the_log_alone(unpacked: Path
         assert "the service cannot be built: DECANT_ACCESS must be one of" in function.log
         assert problem["detail"].split()[2] in function.log
         assert '"ServerErrors":1' in function.log
+        lines = [json.loads(line) for line in function.log.splitlines()]
+        defect = next(line for line in lines if line.get("defect"))
+        assert {"level": "ERROR", "operation": "get_health", "trace_id": runtime_api.TRACE_ID}.items() <= defect.items()
+        assert re.fullmatch("[0-9a-f-]{36}", defect["request_id"])
+        assert "DECANT_ACCESS must be" in defect["stack"]
 
 
 # -- cold start -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from chalice.app import Chalice, Response
@@ -28,8 +27,7 @@ class Application(Chalice):
 
 def application() -> Application:
     """Its routes take any content type for JSON: `curl -d` sends a form's."""
-    app = Application(app_name="decant")
-    app.log.setLevel(logging.WARNING)  # Chalice would keep warnings of the logger "decant", which is ours, to itself
+    app = Application(app_name="decant", configure_logs=False)  # its logger is ours, with lines of another form
     for operation in OPERATIONS.values():
         route = app.route(operation.path, methods=[operation.method], content_types=["*/*"], name=operation.name)
         route(_view)
