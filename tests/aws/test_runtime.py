@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib import VERSION
 from chalicelib.base.limits import BODY_BYTES_MAX
+from infra.commit import commit
 from tests.support import events, runtime_api
 from tests.support.events import FRONTS, Json, Sent
 from tests.support.ministack import ROOT, Ministack, tool
@@ -112,6 +114,16 @@ def test_the_largest_body_fits_an_answer_over_mq(api: Function) -> None:
     handle = re.findall("<ReceiptHandle>.*</ReceiptHandle>", taken)[0]
     acked = over_mq(api, "DELETE", f"<ReceiptHandles>{handle}</ReceiptHandles>".encode(), ("consumer", "billing"))
     assert acked == (204, "")
+
+
+def test_a_package_tells_the_commit_that_it_was_made_from(api: Function) -> None:
+    known = commit()
+    _, health = asked(api, events.url(Sent("GET", "/health")))
+    assert health == {"status": "ok", "version": VERSION, **({"commit": known} if known else {})}
+    _, document = asked(api, events.url(Sent("GET", "/openapi.json")))
+    assert document["info"]["version"] == (f"{VERSION}+{known}" if known else VERSION)
+    metrics = api.invoke(events.url(Sent("GET", "/metrics"))).result["body"]
+    assert f'decant_build_info{{commit="{known or "unknown"}",version="{VERSION}"}} 1.0' in metrics
 
 
 @pytest.mark.parametrize("event", [{}, [], "text", None])

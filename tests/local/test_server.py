@@ -305,18 +305,19 @@ def test_a_host_without_a_path_is_a_problem(server: Running) -> None:
 def test_a_method_that_a_path_does_not_know_is_a_problem(server: Running, method: str) -> None:
     answer = server.ask(method, "/topics/orders")
     assert problem_of(answer) == (405, "MethodNotAllowed")
-    assert answer[1]["allow"] == "DELETE, GET, PUT"
+    assert answer[1]["allow"] == "DELETE, GET, HEAD, PUT"
     assert problem_of(server.ask(method, "/nowhere")) == (404, "NotFound")
 
 
 def test_head_has_no_body_and_leaves_the_connection_usable(server: Running) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_SECONDS)
-    connection.request("HEAD", "/nowhere")
-    response = connection.getresponse()
-    assert (response.status, response.read()) == (404, b"")
-    assert int(response.headers["content-length"]) > 0
-    connection.request("GET", "/health")
-    assert connection.getresponse().status == 200
+    for path, status in (("/nowhere", 404), ("/health", 200)):
+        connection.request("HEAD", path)
+        headed = connection.getresponse()
+        assert (headed.status, headed.read()) == (status, b"")
+        connection.request("GET", path)
+        got = connection.getresponse()
+        assert int(headed.headers["content-length"]) == len(got.read()) > 0
     connection.close()
 
 
