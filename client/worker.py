@@ -175,7 +175,7 @@ def _problem(raw: bytes) -> Json:
     """Whatever stands between may answer with something else than a problem."""
     try:
         problem = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = None
     return problem if isinstance(problem, dict) else {"detail": raw[:REASON_CHARS_MAX].decode(errors="replace")}
 

@@ -10,34 +10,32 @@ from collections.abc import Callable, Mapping
 
 from chalicelib.base.errors import InvalidField, MessageTooLarge
 from chalicelib.base.fields import shown
-from local.incoming import Incoming, Pause, Steps
+from local.incoming import CHUNK_HEAD, Incoming, Pause, Steps
 from local.request import is_header
 
 _TRAILERS_MAX = 100
 
-_CHUNK_HEAD = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*+;[\t -~\x80-\xff]*+)?")
-"""The size, and extensions, which are ignored."""
-
-_CHUNKS_AT_ONCE = 16
+_CHUNKS_AT_ONCE = 256
 """After this many chunks other connections have their turn. A body of one-byte chunks that have all arrived would keep
 them waiting."""
 
 
 def read_body(
-    headers: Mapping[str, str], incoming: Incoming, bytes_max: int, go_on: Callable[[], Steps[None]]
+    headers: Mapping[str, str], incoming: Incoming, bytes_max: int, go_on: Callable[[int | None], Steps[None]]
 ) -> Steps[bytes | None]:
-    """None if no body is announced. Runs `go_on` once a body is going to be read.
+    """None if no body is announced. Runs `go_on` once a body is going to be read: with its size, which chunks do not
+    tell.
 
     Raises `EOFError` if the connection ends before the body does."""
     length, encoding = headers.get("content-length"), headers.get("transfer-encoding")
     if encoding is not None:
         _check_chunked(encoding, length)
-        yield from go_on()
+        yield from go_on(None)
         return (yield from _read_chunks(incoming, bytes_max))
     if length is None:
         return None
     size = _checked_length(length, bytes_max)
-    yield from go_on()
+    yield from go_on(size)
     return (yield from incoming.exactly(size))
 
 
@@ -65,14 +63,12 @@ def _check_size(size: int, bytes_max: int) -> None:
 
 def _read_chunks(incoming: Incoming, bytes_max: int) -> Steps[bytes]:
     body = bytearray()
-    chunks = 0
     while size := (yield from _chunk_size(incoming)):
         _check_size(len(body) + size, bytes_max)
         body += yield from incoming.exactly(size)
         if (yield from incoming.line()):
             raise InvalidField("the request body has a chunk that is longer than its size says")
-        chunks += 1
-        if chunks % _CHUNKS_AT_ONCE == 0:
+        if incoming.take_chunks(body, _CHUNKS_AT_ONCE) == _CHUNKS_AT_ONCE:
             yield Pause.TURN
     for _ in range(_TRAILERS_MAX):
         if not (trailer := (yield from incoming.line())):
@@ -84,7 +80,7 @@ def _read_chunks(incoming: Incoming, bytes_max: int) -> Steps[bytes]:
 
 def _chunk_size(incoming: Incoming) -> Steps[int]:
     line = yield from incoming.line()
-    head = _CHUNK_HEAD.fullmatch(line)
+    head = CHUNK_HEAD.fullmatch(line + b"\r\n")
     if head is None:
         raise InvalidField(f"a chunk must begin with its size, in hexadecimal digits; one begins with {_shown(line)}")
     return int(head[1], 16)

@@ -8,17 +8,20 @@ import logging
 import sys
 import time
 from asyncio import AbstractEventLoop, Transport
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from enum import Enum
 from math import inf
-from typing import NamedTuple
+from typing import TypeVar
 
-from chalicelib.base.errors import DecantError
+from chalicelib.base.errors import DecantError, StoreUnavailable
+from chalicelib.base.limits import KIB
 from local.body import read_body
 from local.incoming import HEAD_BYTES_MAX, Incoming, Pause, Steps
+from local.office import BODIES_BYTES_MAX, Office, Pace
 from local.request import Answer, Head, refusal, rendered, understood
+
+T = TypeVar("T")
 
 HOST = "127.0.0.1"
 
@@ -37,6 +40,10 @@ ANSWER_SECONDS = 60
 LINGER_SECONDS = 2
 """How long a client that is still sending may take to read its rejection."""
 
+SMALL_BODY_BYTES_MAX = 16 * KIB
+"""A body up to this size costs less than a head may. It is read before anybody asks whether its caller may send it,
+which would take most requests as long as they take themselves; and it is not counted."""
+
 AHEAD_BYTES_MAX = 2 * HEAD_BYTES_MAX
 """How much of further requests is received while one is executed."""
 
@@ -44,34 +51,12 @@ _log = logging.getLogger("decant")
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-HasHungUp = Callable[[], bool]
 
+class _TurnedAway(Exception):
+    """The head alone has the request refused."""
 
-class Pace(Enum):
-    AT_ONCE = "waits for nothing"
-    SOON = "may wait for a store"
-    LONG = "may wait for messages"
-
-
-class Task(NamedTuple):
-    """What a request asks for. `run`: in the event loop's thread if its `pace` is `AT_ONCE`, which saves handing it
-    over; else in a thread of a pool."""
-
-    pace: Pace
-    run: Callable[[HasHungUp], Answer]
-
-
-Find = Callable[[Head, bytes | None], Task]
-
-
-class Office(NamedTuple):
-    """What the connections of a server share. `find`: what a request asks for. `connections`: those that are open."""
-
-    find: Find
-    pools: Mapping[Pace, Executor]
-    body_bytes_max: int
-    is_logging: bool
-    connections: set[Connection]
+    def __init__(self, line: str, answer: Answer) -> None:
+        self.line, self.answer = line, answer
 
 
 class Connection(asyncio.Protocol):
@@ -83,7 +68,8 @@ class Connection(asyncio.Protocol):
         self._incoming = Incoming()
         self._talk = self._talking()
         self._pause = Pause.INPUT
-        self._is_full = self._is_lost = False
+        self._is_full = self._is_lost = self._is_counting = False
+        self._held_bytes = 0
         self._until = inf
 
     # -- events of the loop ---------------------------------------------------------------------------------------
@@ -91,14 +77,18 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         transport.set_write_buffer_limits(0)  # `_is_full` until the client has read everything
         self._transport = transport
-        self._office.connections.add(self)
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_at_time)
-        self._go_on()
+        if self._office.make_room():
+            self._office.connections.add(self)
+            self._go_on()
+        else:
+            self.end()
 
     def data_received(self, data: bytes) -> None:
         self._incoming.add(data)
+        refused = self._hold(len(data)) if self._is_counting else None
         if self._pause is Pause.INPUT:
-            self._go_on()
+            self._go_on(refused)
         elif len(self._incoming) > AHEAD_BYTES_MAX:
             self._transport.pause_reading()
 
@@ -119,18 +109,24 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._is_lost = self._incoming.has_ended = True
         self._timer.cancel()
-        self._office.connections.discard(self)
+        self._leave()
         if self._pause is not Pause.ANSWER:
             self._talk.close()
 
     def end(self) -> None:
+        self._leave()
         self._transport.abort()
 
-    def _go_on(self) -> None:
+    def _leave(self) -> None:
+        self._office.connections.discard(self)
+        self._office.listening.pop(self, None)
+
+    def _go_on(self, refused: DecantError | None = None) -> None:
         if self._is_lost:
+            self._talk.close()
             return
         try:
-            self._pause = next(self._talk)
+            self._pause = self._talk.throw(refused) if refused else next(self._talk)
         except (StopIteration, EOFError, OSError):
             self.end()
         except Exception:  # noqa: BLE001 - a defect ends this connection and no other
@@ -165,12 +161,19 @@ class Connection(asyncio.Protocol):
 
     def _exchange(self) -> Steps[bool]:
         """Answers one request. Returns whether another may follow."""
+        self._office.listening[self] = None
         try:
             head, body = yield from self._read()
-        except DecantError as error:
-            yield from self._refuse(error)
+            self._office.listening.pop(self, None)
+            answer = yield from self._carried_out(head, body)
+        except _TurnedAway as refused:
+            yield from self._refuse(refused.answer, refused.line)
             return False
-        answer = yield from self._carried_out(head, body)
+        except DecantError as error:
+            yield from self._refuse(refusal(error))
+            return False
+        finally:
+            self._release()
         self._log(head.line, answer)
         yield from self._send(rendered(answer, is_last=not head.keeps, has_body=head.method != "HEAD"))
         return head.keeps
@@ -183,7 +186,9 @@ class Connection(asyncio.Protocol):
         head = understood((yield from self._incoming.head()))
         self._limit(BODY_SECONDS)
 
-        def go_on() -> Steps[None]:
+        def go_on(size: int | None) -> Steps[None]:
+            if size is None or size > SMALL_BODY_BYTES_MAX:
+                yield from self._expect_large(head)
             if head.waits_to_send:
                 yield from self._send(_CONTINUE)
                 self._limit(BODY_SECONDS)
@@ -191,17 +196,42 @@ class Connection(asyncio.Protocol):
         body = yield from read_body(head.headers, self._incoming, self._office.body_bytes_max, go_on)
         return head, body
 
+    def _expect_large(self, head: Head) -> Steps[None]:
+        """Raises `_TurnedAway`, StoreUnavailable."""
+        if answer := (yield from self._elsewhere(Pace.SOON, lambda: self._office.judge(head))):
+            raise _TurnedAway(head.line, answer)
+        self._limit(BODY_SECONDS)
+        self._is_counting = True
+        if refused := self._hold(len(self._incoming)):
+            raise refused
+
+    def _hold(self, size: int) -> StoreUnavailable | None:
+        """Counts so many bytes of a body more. Returns the error if that is too much."""
+        self._held_bytes += size
+        self._office.held_bytes += size
+        if self._office.held_bytes <= BODIES_BYTES_MAX:
+            return None
+        return StoreUnavailable(f"the server holds {BODIES_BYTES_MAX} bytes of other requests: send this one again")
+
+    def _release(self) -> None:
+        self._office.held_bytes -= self._held_bytes
+        self._held_bytes, self._is_counting = 0, False
+
     def _carried_out(self, head: Head, body: bytes | None) -> Steps[Answer]:
+        self._is_counting = False  # what comes from now on is ahead
         task = self._office.find(head, body)
         if task.pace is Pace.AT_ONCE:
             return task.run(self._has_hung_up)
-        executed = self._office.pools[task.pace].submit(task.run, self._has_hung_up)
+        return (yield from self._elsewhere(task.pace, lambda: task.run(self._has_hung_up)))
+
+    def _elsewhere(self, pace: Pace, run: Callable[[], T]) -> Steps[T]:
+        executed = self._office.pools[pace].submit(run)
         executed.add_done_callback(self._wake)
         self._until = inf
         yield Pause.ANSWER
         return executed.result()
 
-    def _wake(self, _executed: Future[Answer]) -> None:
+    def _wake(self, _executed: Future[T]) -> None:
         with suppress(RuntimeError):  # the server has ended
             self._loop.call_soon_threadsafe(self._go_on)
 
@@ -214,11 +244,11 @@ class Connection(asyncio.Protocol):
         while self._is_full:
             yield Pause.OUTPUT
 
-    def _refuse(self, error: DecantError) -> Steps[None]:
+    def _refuse(self, answer: Answer, line: str = "") -> Steps[None]:
         """Answers before the request was read to its end, after which the connection cannot be used again. Keeps
         reading for a moment: closing at once would reset the connection and lose the response."""
-        answer = refusal(error)
-        self._log("", answer)
+        self._release()
+        self._log(line, answer)
         yield from self._send(rendered(answer, is_last=True))
         self._transport.write_eof()
         self._limit(LINGER_SECONDS)

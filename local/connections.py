@@ -9,14 +9,34 @@ ten seconds, since all their threads woke together.
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from errno import EMFILE, ENFILE, ENOBUFS, ENOMEM
 from functools import partial
+from typing import Any
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
-from local.connection import HOST, Connection, Find, Office, Pace
+from local.connection import HOST, Connection
+from local.office import Find, Judge, Office, Pace
+
+CONNECTIONS_MAX = 10_000
+"""Each may hold a head and more of what is sent ahead: some 200 KB."""
+
+DESCRIPTORS_KEPT = 128
+"""Of the files that the process may open, those that are no connections to this server: files of the store, connections
+to DynamoDB, webhooks, and to the other server of the process, and what was accepted while others were being closed."""
+
+ACCEPTED_AT_ONCE = 8
+"""Then the connections that make room for new ones are closed."""
+
+COMPLAINT_SECONDS = 60
+"""How often it is said that no connection can be accepted."""
+
+_EXHAUSTED = (EMFILE, ENFILE, ENOBUFS, ENOMEM)
 
 BACKLOG = 1_024
 """Connections that may wait to be accepted: the clients of a load test all arrive at once."""
@@ -31,14 +51,16 @@ its message."""
 
 
 class Server:
-    """`find`: what a request asks for."""
+    """`find`: what a request asks for. `judge`: whether its head alone has it refused."""
 
     def __init__(
         self,
         port: int,
         find: Find,
         *,
+        judge: Judge = lambda _head: None,
         body_bytes_max: int = REQUEST_BYTES_MAX,
+        connections_max: int = CONNECTIONS_MAX,
         is_logging: bool = False,
     ) -> None:
         """Binds the port; `serve_forever` serves requests. Raises `OSError`."""
@@ -48,7 +70,9 @@ class Server:
             Pace.LONG: ThreadPoolExecutor(POLLS_MAX, "decant-poll"),
             Pace.SOON: ThreadPoolExecutor(OTHERS_MAX, "decant-request"),
         }
-        self._office = Office(find, self._pools, body_bytes_max, is_logging, set())
+        connections_max = min(connections_max, _descriptors_left())
+        self._office = Office(find, judge, self._pools, body_bytes_max, connections_max, is_logging)
+        self._silent_until = 0.0
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
         self._serving = threading.Lock()
@@ -78,10 +102,26 @@ class Server:
 
     async def _serve(self) -> None:
         make = partial(Connection, self._loop, self._office)
-        accepting = await self._loop.create_server(make, sock=self._listening, backlog=BACKLOG)
+        self._loop.set_exception_handler(self._complain)
+        accepting = await self._loop.create_server(make, sock=self._listening, backlog=ACCEPTED_AT_ONCE)
+        self._listening.listen(BACKLOG)  # asyncio takes one number for both
         try:
             await self._ending.wait()
         finally:
             accepting.close()
-            for connection in self._office.connections:
+            for connection in [*self._office.connections]:
                 connection.end()
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in _EXHAUSTED):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + COMPLAINT_SECONDS
+            sys.stderr.write(f"decant: no connection can be accepted: {error.strerror}\n")
+
+
+def _descriptors_left() -> int:
+    """How many connections the process can have open; where it may open few files, half of these."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return CONNECTIONS_MAX if limit == resource.RLIM_INFINITY else max(limit - DESCRIPTORS_KEPT, limit // 2)

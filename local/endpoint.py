@@ -10,12 +10,16 @@ from collections.abc import Callable
 from functools import partial
 
 from chalicelib.protocols.sqs.errors import SqsError
-from local.connection import HOST, HasHungUp, Pace, Task
+from local.connection import HOST
 from local.connections import Server
+from local.office import HasHungUp, Pace, Task
 from local.request import Answer, Head
 
 REQUEST_BYTES_MAX = 1 << 20
 """A hundred keys need a fifth of it."""
+
+CONNECTIONS_MAX = 32
+"""A job and a person read it at once; the descriptors of the process are for the service."""
 
 OPERATIONS = frozenset({"Scan", "Query", "GetItem", "BatchGetItem", "DescribeTable", "ListTables"})
 _VERSION = "DynamoDB_20120810"
@@ -36,7 +40,7 @@ def _let_in(_head: Head, _body: bytes) -> None: ...
 class Endpoint(Server):
     def __init__(self, port: int, answering: Answering, demanding: Demanding = _let_in) -> None:
         """Binds the port. Raises `OSError`."""
-        super().__init__(port, self._task, body_bytes_max=REQUEST_BYTES_MAX)
+        super().__init__(port, self._task, body_bytes_max=REQUEST_BYTES_MAX, connections_max=CONNECTIONS_MAX)
         self._answering, self._demanding = answering, demanding
 
     @property

@@ -24,6 +24,9 @@ HEADERS_MAX = 99
 LINE_BYTES_MAX = 1_024
 """A chunk's size and its extensions, or one trailer."""
 
+CHUNK_HEAD = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*+;[\t -~\x80-\xff]{0,%d}+)?\r\n" % LINE_BYTES_MAX)
+"""The size of a chunk, and extensions, which are ignored."""
+
 _BLANK = (b"\r\n", b"\n")
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_BYTES_MAX = 3
@@ -79,6 +82,19 @@ class Incoming:
         while len(self._bytes) < size:
             yield from self.more()
         return self._taken(size)
+
+    def take_chunks(self, body: bytearray, most: int) -> int:
+        """Adds the data of so many chunks to the body, as far as they have arrived whole. Returns how many it took:
+        any other is left to be read step by step, which takes ten times as long."""
+        at = taken = 0
+        while taken < most and (head := CHUNK_HEAD.match(self._bytes, at)):
+            end = head.end() + int(head[1], 16)
+            if end == head.end() or self._bytes[end : end + 2] != b"\r\n":
+                break
+            body += self._bytes[head.end() : end]
+            at, taken = end + 2, taken + 1
+        del self._bytes[:at]
+        return taken
 
     def line(self) -> Steps[bytes]:
         """Up to its end, which is left out: of lines within a body, a line feed alone is none, as others may not take

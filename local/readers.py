@@ -8,6 +8,7 @@ from chalicelib.access.rights import Need
 from chalicelib.base.errors import DecantError
 from chalicelib.protocols.sqs.door import signer_of
 from chalicelib.protocols.sqs.errors import of_service
+from local.browsers import refuse_pages
 from local.request import Head
 from local.server import request_of
 
@@ -16,12 +17,14 @@ SERVICE = "dynamodb"
 
 
 def demand_admin(head: Head, body: bytes) -> None:
-    """Under access control demands a signature with the access key of a token that may `admin` everything. Raises
-    SqsError, whose types are those of every service of AWS."""
+    """Under access control demands a signature with the access key of a token that may `admin` everything; without, it
+    refuses web pages alone. Raises SqsError, whose types are those of every service of AWS."""
     api = wiring.api()
-    if api.is_open:
-        return
     try:
-        demand(signer_of(api, request_of(head.method, head.target, head.headers, body), SERVICE), Need("admin"))
+        request = request_of(head.method, head.target, head.headers, body)
+        if api.is_open:
+            refuse_pages(request.method, request.path, request.raw_query or "", request.headers)
+        else:
+            demand(signer_of(api, request, SERVICE), Need("admin"))
     except DecantError as error:
         raise of_service(error) from error

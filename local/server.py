@@ -14,15 +14,16 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import DecantError, InvalidField
 from chalicelib.base.fields import defaults
 from chalicelib.protocols import doors, entrance
-from chalicelib.protocols.http.respond import Found, Request, refusal
+from chalicelib.protocols.http.respond import Found, Request, Response, refusal
 from chalicelib.protocols.mqhttp.calls import CALLS
 from chalicelib.protocols.sqs.action import Action
 from chalicelib.protocols.sqs.receiving import RECEIVING
 from chalicelib.protocols.sqs.sending import SENDING
 from chalicelib.protocols.sqs.settling import SETTLING
-from local.connection import HasHungUp, Pace, Task
+from local.browsers import refuse_pages
 from local.connections import Server
 from local.memory.store import MemoryStore
+from local.office import HasHungUp, Pace, Task
 from local.request import Answer, Head
 
 BODY_BYTES_AT_ONCE_MAX = 64 * 1024
@@ -49,17 +50,35 @@ _FREQUENT_ACTIONS = frozenset({*SENDING, *SETTLING})
 
 def listen(port: int, is_logging: bool) -> Server:
     """Binds the port and returns the server; its `serve_forever` serves requests. Raises `OSError`."""
-    return Server(port, find, is_logging=is_logging)
+    return Server(port, find, judge=judge, is_logging=is_logging)
 
 
 def find(head: Head, body: bytes | None) -> Task:
-    found = entrance.guarded(lambda: doors.found(request_of(head.method, head.target, head.headers, body)), _refused)
+    found = _found(head, body)
     return Task(pace(found.asked, body or b""), partial(_carried_out, found))
+
+
+def judge(head: Head) -> Answer | None:
+    """The answer to a request that its head alone has refused: its body, which is still to come, is not needed."""
+    refused = _found(head, None, is_whole=False).turned_away()
+    return _sent(refused) if refused else None
+
+
+def _found(head: Head, body: bytes | None, is_whole: bool = True) -> Found:
+    return entrance.guarded(lambda: doors.found(_request(head, body), is_whole), _refused)
+
+
+def _request(head: Head, body: bytes | None) -> Request:
+    """Raises InvalidField; Forbidden for a web page that calls a server without access control."""
+    request = request_of(head.method, head.target, head.headers, body)
+    if wiring.api().is_open:
+        refuse_pages(request.method, request.path, request.raw_query or "", request.headers)
+    return request
 
 
 def _refused(error: DecantError) -> Found:
     response = refusal(error)
-    return Found(None, lambda _left_ms: response)
+    return Found(None, lambda _left_ms: response, lambda: response)
 
 
 def pace(asked: Operation | Action | None, body: bytes) -> Pace:
@@ -92,7 +111,10 @@ def _is_in_memory() -> bool:
 
 def _carried_out(found: Found, has_hung_up: HasHungUp) -> Answer:
     with deadline.caller(has_hung_up):
-        response = found.answer(lambda: None)
+        return _sent(found.answer(lambda: None))
+
+
+def _sent(response: Response) -> Answer:
     return Answer(response.status, response.headers, response.text.encode())
 
 

@@ -60,7 +60,7 @@ TECHNOLOGIES = {
     "mypy_boto3_dynamodb": ("chalicelib.store.dynamodb",),
     "mypy_boto3_s3": ("chalicelib.store.dynamodb",),
     "moto": ("local.embedded",),
-    "urllib3": ("chalicelib.push.webhooks",),
+    "urllib3": (),
     "chalice": ("chalicelib.protocols", "app", "local"),
     "prometheus_client": ("chalicelib.telemetry.exposition",),
     "zstandard": ("chalicelib.log.packing",),

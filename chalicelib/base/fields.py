@@ -261,9 +261,13 @@ def quoted(name: str) -> str:
 
 
 def _json(value: object) -> str:
-    """As much of it as is shown: the rest may be megabytes, or nested deeper than one can recurse."""
-    chunks = itertools.islice(_ENCODER.iterencode(value), _SHOWN_CHARS_MAX + 1)
-    return "".join(chunks).encode(errors="backslashreplace").decode()
+    """As much of it as is shown. Encoding the whole value costs a fraction of reading it. Piece by piece, each piece
+    costs as many steps as it is nested deep: that is left for what is nested deeper than one can recurse."""
+    try:
+        text = _ENCODER.encode(value)
+    except RecursionError:
+        text = "".join(itertools.islice(_ENCODER.iterencode(value), _SHOWN_CHARS_MAX + 1))
+    return text[: _SHOWN_CHARS_MAX + 3].encode(errors="backslashreplace").decode()
 
 
 def _cut(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from chalicelib import wiring
 from chalicelib.base.deadline import ending
@@ -18,6 +18,8 @@ NO_KEYS = (
     "This stage has no access keys: they need DECANT_ACCESS=tokens, and a signing key that is not kept in the table"
     " (DECANT_SIGNING_KEY_FROM)."
 )
+
+R = TypeVar("R")
 
 _HOST = re.compile("[A-Za-z0-9.:_\\[\\]-]+")
 
@@ -36,19 +38,35 @@ Refused = Callable[[Any], Response]
 
 def answered(name: str, request: Request, run: Callable[[], Response], refused: Refused, **place: str) -> Response:
     """Carries out a call, and records it under this name. `place`: its topic and its group, where they are known."""
+    return _recorded(name, request, lambda: _outcome(run, refused), **place)
+
+
+def turned_away(
+    name: str, request: Request, admit: Callable[[], object], refused: Refused, **place: str
+) -> Response | None:
+    """The response to a caller that `admit` refuses by raising, recorded. None: it lets them in."""
+
+    def admitted() -> None:
+        admit()
+
+    response, code = _outcome(admitted, refused)
+    return _recorded(name, request, lambda: (response, code), **place) if response else None
+
+
+def _recorded(name: str, request: Request, outcome: Callable[[], tuple[Response, str]], **place: str) -> Response:
     telemetry = wiring.telemetry()
     if telemetry is None:
-        return _outcome(run, refused)[0]
+        return outcome()[0]
     with telemetry.call(name, **place, trace_id=trace_id(request.headers)) as record:
-        response, record.code = _outcome(run, refused)
+        response, record.code = outcome()
         record.status = response.status
     return response
 
 
-def _outcome(run: Callable[[], Response], refused: Refused) -> tuple[Response, str]:
+def _outcome(run: Callable[[], R], refused: Refused) -> tuple[R | Response, str]:
     """The response, and what log lines call the error, if it is one."""
 
-    def tried() -> tuple[Response, str]:
+    def tried() -> tuple[R | Response, str]:
         try:
             return run(), ""
         except DoorError as error:

@@ -12,7 +12,8 @@ def respond(request: Request, left_ms: LeftMs = lambda: None) -> Response:
     return found(request).answer(left_ms)
 
 
-def found(request: Request) -> Found:
+def found(request: Request, is_whole: bool = True) -> Found:
+    """`is_whole`: False if its body is still to come."""
     if "x-mq-version" in request.headers:
         from chalicelib.protocols.mqhttp import door as mq_door  # which most cold starts do not need
 
@@ -20,7 +21,7 @@ def found(request: Request) -> Found:
     if _may_be_sqs(request.path):
         from chalicelib.protocols.sqs import door  # likewise
 
-        if of_sqs := door.found(request):
+        if of_sqs := door.found(request, is_whole):
             return of_sqs
     return http.found(request)
 

@@ -61,11 +61,26 @@ class Answer(NamedTuple):
 
 def answer(call: Call) -> Answer:
     """Carries out the operation, and records it."""
+    return _recorded(call, lambda: guarded(lambda: _carried_out(call), refusal))
+
+
+def turned_away(call: Call) -> Answer | None:
+    """The answer to whoever may not make the call, recorded, before its request is read. None: they may."""
+
+    def admit() -> None:
+        authorization = call.headers.get("authorization")
+        wiring.api().admitted(call.operation, call.names, authorization, call.principal, call.is_invoked)
+
+    refused = guarded(admit, refusal)
+    return _recorded(call, lambda: refused) if refused else None
+
+
+def _recorded(call: Call, answered: Callable[[], Answer]) -> Answer:
     telemetry = wiring.telemetry()
     if telemetry is None:
-        return _answered(call)
+        return answered()
     with telemetry.call(call.operation.name, **_place(call), trace_id=trace_id(call.headers)) as record:
-        answer = _answered(call)
+        answer = answered()
         problem = answer.body if answer.status >= _BAD else {}
         record.status, record.code = answer.status, problem.get("code", "")
         record.about["outcome"] = problem.get("outcome", "")
@@ -76,10 +91,6 @@ def _place(call: Call) -> dict[str, str]:
     """The topic and the group of the request. What can be neither may be anything, and is not told."""
     named = dict(zip(call.operation.path_names, call.names, strict=False))
     return {kind: name for kind in ("topic", "group") if re.fullmatch(NAME_PATTERN, name := str(named.get(kind, "")))}
-
-
-def _answered(call: Call) -> Answer:
-    return guarded(lambda: _carried_out(call), refusal)
 
 
 def guarded(run: Callable[[], T], refused: Callable[[DecantError], T]) -> T:

@@ -35,7 +35,7 @@ def invoked(name: str, event: Any, context: Any) -> Json:
 
 def _responded(name: str, request: Request, context: Any) -> Response:
     """Who may invoke one function may not call other operations through it."""
-    asked, answer = found(request)
+    asked, answer, _ = found(request)
     if asked and asked.name not in _WAITING.get(name, ()):
         return refusal(NotFound(f"the function '{name}' does not answer {request.method} {quoted(request.path)}"))
     return answer(invocation.left_ms(context))

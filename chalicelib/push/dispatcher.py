@@ -13,7 +13,7 @@ from dataclasses import field
 from functools import partial
 from threading import Lock
 
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.base.errors import DecantError, GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.records import mutable
 from chalicelib.catalogue.catalogue import Env
@@ -26,7 +26,7 @@ from chalicelib.consuming.request import Pop
 from chalicelib.consuming.view import GroupView
 from chalicelib.push.courier import Courier
 from chalicelib.push.outcome import Outcome, judge
-from chalicelib.push.outside import Crew, Outside
+from chalicelib.push.outside import Answer, Crew, Outside
 from chalicelib.push.secrets import Keyring
 from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS
@@ -160,18 +160,21 @@ class Dispatcher:
         receipts: list[str] = []
         try:
             has_called = self._make_calls(run, slot, pause, view, receipts)
-        except StoreUnavailable:
+        except Exception:
             self._close(view, slot, receipts)
             raise
         self._close(view, slot, receipts)
         return has_called
 
     def _close(self, view: GroupView, slot: Slot, receipts: Sequence[str]) -> None:
-        with suppress(StoreUnavailable):
+        try:
             if receipts:
                 self._settler.ack(view.topic, view.group.name, receipts)
-        with suppress(StoreUnavailable):
-            self._slots.release(slot)
+        except StoreUnavailable:
+            pass  # they come back when their lease ends
+        finally:
+            with suppress(StoreUnavailable):
+                self._slots.release(slot)
 
     def _make_calls(self, run: _Run, slot: Slot, pause: Pause, view: GroupView, receipts: list[str]) -> bool:
         """Calls as long as something is ready. The acks of one call ride on the pop of the next; `receipts` has those
@@ -183,8 +186,7 @@ class Dispatcher:
             if not deliveries:
                 break
             has_called = True
-            self._grow(run, view, push)
-            outcome = self._call(held, view, push, deliveries)
+            outcome = self._called(run, held, view, push, deliveries)
             if outcome is None:
                 break
             self._settle(view, deliveries, outcome, receipts)
@@ -221,6 +223,21 @@ class Dispatcher:
             with run.lock:
                 run.helpers -= 1
 
+    def _called(
+        self, run: _Run, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]
+    ) -> Outcome | None:
+        """Starts another caller if more is ready, and makes the call. A defect on the way is a failed call: its
+        messages come back after the backoff. None: there was no call, and they are given back."""
+        try:
+            self._grow(run, view, push)
+            return self._call(slot, view, push, deliveries)
+        except DecantError:
+            self._give_back(view, deliveries)
+            raise
+        except Exception as defect:  # noqa: BLE001 - whatever it is, the messages must not wait for their lease to end
+            _log.exception("a call to group %s has failed", view.group.name)
+            return self._judged(Answer.missing(f"no answer: {type(defect).__name__}: {defect}"), deliveries)
+
     def _call(self, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> Outcome | None:
         """Makes the call, and judges the answer. None: messages and slot are not held for as long as it may take, and
         the messages are given back."""
@@ -228,7 +245,9 @@ class Dispatcher:
         if ends_ms - self._runtime.now() < push.timeout_ms + GUARD_MS:
             self._give_back(view, deliveries)
             return None
-        answer = self._courier.send(view.topic.name, view.group, push, deliveries)
+        return self._judged(self._courier.send(view.topic.name, view.group, push, deliveries), deliveries)
+
+    def _judged(self, answer: Answer, deliveries: Sequence[Delivery]) -> Outcome:
         return judge(answer, [delivery.stored.message_id for delivery in deliveries], self._runtime.now())
 
     def _settle(self, view: GroupView, deliveries: Sequence[Delivery], outcome: Outcome, receipts: list[str]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import orjson
 
-from chalicelib.base.fields import shown
+from chalicelib.base import strict_json
+from chalicelib.base.fields import encodable, shown
 from chalicelib.base.limits import READ_TIMEOUT_MS
 from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
 
@@ -24,19 +26,17 @@ class Functions:
     that runs the push; without one, only the schedule does."""
 
     def __init__(self, connect: Callable[[int], Any], push_function: str | None) -> None:
-        self._client = lru_cache(_CLIENTS_MAX)(connect)
+        self._client, self._connecting = lru_cache(_CLIENTS_MAX)(connect), Lock()
         self._push_function = push_function
 
     def invoke(self, function: str, body: bytes, timeout_ms: int) -> Answer:
         """Waits for what the function returns. Never raises."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         try:
-            response = self._client(timeout_ms).invoke(
+            response = self._connected(timeout_ms).invoke(
                 FunctionName=function, InvocationType="RequestResponse", Payload=body
             )
             returned = response["Payload"].read(ANSWER_BYTES_MAX + 1)
-        except (BotoCoreError, ClientError, OSError) as error:
+        except self._troubles as error:
             return Answer.missing(f"no answer: {error}")
         if len(returned) > ANSWER_BYTES_MAX:
             return Answer.missing(f"the function returned more than {ANSWER_BYTES_MAX} bytes")
@@ -48,21 +48,31 @@ class Functions:
         """Never raises: the schedule runs the push anyway."""
         if self._push_function is None:
             return
-        from botocore.exceptions import BotoCoreError, ClientError
-
         event = orjson.dumps({"topic": topic_name, "is_staying": is_staying})
         try:
-            self._client(READ_TIMEOUT_MS).invoke(
+            self._connected(READ_TIMEOUT_MS).invoke(
                 FunctionName=self._push_function, InvocationType="Event", Payload=event
             )
-        except (BotoCoreError, ClientError) as error:
+        except self._troubles as error:
             _log.warning("the push of topic %s was not woken: %s", topic_name, error)
+
+    def _connected(self, timeout_ms: int) -> Any:
+        """The first client imports boto3, of which another caller that imports it at the same time may see half."""
+        with self._connecting:
+            return self._client(timeout_ms)
+
+    @property
+    def _troubles(self) -> tuple[type[Exception], ...]:
+        with self._connecting:
+            from botocore.exceptions import BotoCoreError, ClientError
+        return BotoCoreError, ClientError, OSError
 
 
 def _message(returned: bytes) -> str:
     """What Lambda tells of an exception."""
     try:
-        error = orjson.loads(returned)
-        return str(error["errorMessage"])
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return shown(returned.decode(errors="replace"))
+        error = strict_json.read(returned, "what it returned")
+    except ValueError:
+        error = None
+    message = error.get("errorMessage") if isinstance(error, dict) else None
+    return message if isinstance(message, str) and encodable(message) else shown(returned.decode(errors="replace"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
-import orjson
-
-from chalicelib.base.fields import shown
+from chalicelib.base import strict_json
+from chalicelib.base.fields import encodable, shown
 from chalicelib.base.limits import NACK_DELAY_MS_MAX, REASON_CHARS_MAX, SECOND_MS
 from chalicelib.base.records import record
 from chalicelib.push.outside import Answer
@@ -54,27 +53,31 @@ def judge(answer: Answer, message_ids: Sequence[str], now: int) -> Outcome:
 
 
 def _reported(body: bytes, message_ids: Sequence[str]) -> dict[str, Failed]:
-    """The messages that failed. Raises ValueError, since acking a message that failed would lose it."""
-    if _FAILURES.encode() not in body:
+    """The messages that failed. Raises ValueError, since acking a message that failed would lose it. A body that names
+    no report may be anything, but JSON may spell the name with escapes."""
+    if _FAILURES.encode() not in body and b"\\u" not in body:
         return {}
     try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ValueError(f"its body with {_FAILURES} is not JSON") from error
+        answer = strict_json.read(body, f"its body with {_FAILURES}")
+    except ValueError:
+        if _FAILURES.encode() in body:
+            raise
+        return {}
     reports = answer.get(_FAILURES) if isinstance(answer, dict) else None
     if reports is None:
         return {}
     if not isinstance(reports, list):
         raise ValueError(f"{_FAILURES} is {shown(reports)}, not a list")
-    return dict(_failure(report, message_ids) for report in reports)
+    known = frozenset(message_ids)
+    return dict(_failure(report, known) for report in reports)
 
 
-def _failure(report: Any, message_ids: Sequence[str]) -> tuple[str, Failed]:
+def _failure(report: Any, message_ids: Collection[str]) -> tuple[str, Failed]:
     known = report if isinstance(report, dict) else {}
-    message_id, reason, delay_ms = str(known.get("itemIdentifier")), known.get("reason"), known.get("delay_ms")
-    if message_id not in message_ids:
+    message_id, reason, delay_ms = known.get("itemIdentifier"), known.get("reason"), known.get("delay_ms")
+    if not isinstance(message_id, str) or message_id not in message_ids:
         raise ValueError(f"{_FAILURES} names no message of the call: {shown(report)}")
-    if reason is not None and not isinstance(reason, str):
+    if reason is not None and not (isinstance(reason, str) and encodable(reason)):
         raise ValueError(f"a 'reason' in {_FAILURES} is {shown(reason)}, not text")
     if delay_ms is not None and not (type(delay_ms) is int and 0 <= delay_ms <= NACK_DELAY_MS_MAX):
         raise ValueError(f"a 'delay_ms' in {_FAILURES} is {shown(delay_ms)}, not from 0 to {NACK_DELAY_MS_MAX}")

@@ -1,114 +1,103 @@
 """Posts to URLs. The addresses of a name are checked at every call, and the connection goes to one that was checked: a
-name that resolves to something else a moment later reaches nothing. Redirects are not followed, nothing is repeated."""
+name that resolves to something else a moment later reaches nothing. Redirects are not followed, nothing is repeated.
+
+One deadline bounds a call. Before each step that waits, the socket's time-out is set to what is left, so no step needs
+another thread to end it, whichever object owns the socket by then. Only the resolver of the system takes no time-out:
+see `names`."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from threading import Timer
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property, partial
+from http.client import HTTPConnection, HTTPException, IncompleteRead
+from socket import IPPROTO_TCP, TCP_NODELAY, create_connection, socket
+from ssl import SSLContext, create_default_context
+from typing import Any
 
 from chalicelib.base.fields import Label
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.push import split_url
 from chalicelib.push.addresses import is_allowed
+from chalicelib.push.names import Names, Resolve, resolved
 from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
-
-if TYPE_CHECKING:
-    from urllib3.connection import HTTPConnection
+from chalicelib.push.wire import LeftS, Wire
 
 _PORTS = {"http": 80, "https": 443}
-
-Resolve = Callable[[str, int], Sequence[str]]
-"""The addresses of a name. Raises OSError."""
-
-
-def resolved(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return [str(address[0]) for *_, address in found]
 
 
 class Webhooks:
     def __init__(self, runtime: Runtime, allows_loopback: bool = False, resolve: Resolve = resolved) -> None:
-        self._runtime, self._allows_loopback, self._resolve = runtime, allows_loopback, resolve
+        self._runtime, self._allows_loopback, self._names = runtime, allows_loopback, Names(resolve)
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_ms: int) -> Answer:
         """Never raises."""
-        from http.client import HTTPException  # with the first call, not at a cold start
-
-        from urllib3.exceptions import HTTPError
-
         until_ms = self._runtime.uptime() + timeout_ms
         try:
-            answer = self._posted(url, headers, body, until_ms)
-        except (OSError, HTTPError, HTTPException, ValueError) as error:
+            answer = self._posted(url, headers, body, partial(self._left_s, until_ms))
+        except (OSError, HTTPException, ValueError) as error:
             answer = Answer.missing(f"no answer: {type(error).__name__}: {error}")
         if self._runtime.uptime() >= until_ms:
             return Answer.missing(f"no answer within {timeout_ms} ms")
         return answer
 
-    def _posted(self, url: str, headers: Mapping[str, str], body: bytes, until_ms: int) -> Answer:
+    def _posted(self, url: str, headers: Mapping[str, str], body: bytes, left_s: LeftS) -> Answer:
         parts = split_url(url, Label("push.url"))
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         if parts.scheme != "https" and not self._allows_loopback:
             return Answer.missing("refused: the URL is not https")
-        addresses = list(dict.fromkeys(self._resolve(host, port)))
+        addresses = list(dict.fromkeys(self._names.addresses(host, port, left_s)))
         for address in addresses:
             if not is_allowed(address, self._allows_loopback):
                 return Answer.missing(f"refused: {host} has the address {address}, which is not public")
-        tried: list[HTTPConnection] = []
-        cutting = Timer(self._left_s(until_ms), _cut, [tried])
-        cutting.daemon = True
-        cutting.start()  # a time-out of the socket alone would begin anew with each byte
-        try:
-            connection = self._connected((parts.scheme, host, port), addresses, until_ms, tried)
-            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("POST", target, body, {"host": parts.netloc, **headers}, preload_content=False)
-            response = connection.getresponse()
-            content = response.read(ANSWER_BYTES_MAX + 1, decode_content=False)
-            if len(content) > ANSWER_BYTES_MAX:
-                return Answer.missing(f"status {response.status}, and more than {ANSWER_BYTES_MAX} bytes")
-            return Answer(response.status, content, response.headers.get("retry-after"))
-        finally:
-            cutting.cancel()
-            for connection in tried:
-                connection.close()
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        with self._connected((parts.scheme, host, port), addresses, left_s) as connected:
+            connection: Any = HTTPConnection(host, port)
+            connection.sock = Wire(connected, left_s)
+            connection.request("POST", target, body, {"host": parts.netloc, **headers})
+            return _answer(connection)
 
-    def _connected(
-        self, server: tuple[str, str, int], addresses: Sequence[str], until_ms: int, tried: list[HTTPConnection]
-    ) -> HTTPConnection:
+    def _connected(self, server: tuple[str, str, int], addresses: Sequence[str], left_s: LeftS) -> socket:
         """A connection to the first address that takes one. Its certificate must be that of the name. `server`: scheme,
         name and port."""
-        from urllib3.connection import HTTPConnection, HTTPSConnection
-
         scheme, host, port = server
         trouble: Exception = OSError(f"{host} has no address")
         for address in addresses:
-            left_s = self._left_s(until_ms)
-            if scheme == "https":
-                connection: HTTPConnection = HTTPSConnection(
-                    address, port, timeout=left_s, server_hostname=host, assert_hostname=host
-                )
-            else:
-                connection = HTTPConnection(address, port, timeout=left_s)
-            tried.append(connection)
             try:
-                connection.connect()
-                return connection
-            except Exception as error:  # noqa: BLE001 - raised below, unless another address takes the call
+                connected = create_connection((address, port), timeout=left_s())
+                connected.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+                return self._secured(connected, host, left_s) if scheme == "https" else connected
+            except (OSError, ValueError) as error:
                 trouble = error
         raise trouble
 
+    def _secured(self, connected: socket, host: str, left_s: LeftS) -> socket:
+        with ExitStack() as failing:
+            failing.callback(connected.close)
+            connected.settimeout(left_s())  # of the whole handshake
+            secured = self._tls.wrap_socket(connected, server_hostname=host)
+            failing.pop_all()
+        return secured
+
+    @cached_property
+    def _tls(self) -> SSLContext:
+        """Made once, since it reads all authorities that the machine trusts."""
+        return create_default_context()
+
     def _left_s(self, until_ms: int) -> float:
-        """At least a millisecond: sockets take zero for no time-out."""
-        return max(1, until_ms - self._runtime.uptime()) / SECOND_MS
+        """Raises TimeoutError if nothing is left: sockets take zero for no time-out."""
+        left_ms = until_ms - self._runtime.uptime()
+        if left_ms <= 0:
+            raise TimeoutError("the time is over")
+        return left_ms / SECOND_MS
 
 
-def _cut(tried: Sequence[HTTPConnection]) -> None:
-    """Ends whatever these connections are waiting for."""
-    for connection in tried:
-        with suppress(OSError):
-            if connection.sock is not None:
-                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+def _answer(connection: HTTPConnection) -> Answer:
+    response = connection.getresponse()
+    content = response.read(ANSWER_BYTES_MAX + 1)
+    if len(content) > ANSWER_BYTES_MAX:
+        return Answer.missing(f"status {response.status}, and more than {ANSWER_BYTES_MAX} bytes")
+    if response.length:  # of the bytes announced, as many never came
+        raise IncompleteRead(content, response.length)
+    return Answer(response.status, content, response.headers.get("retry-after"))

@@ -12,7 +12,7 @@ HIGHEST = "\U0010ffff"
 PARENTHESES_MAX = 20
 """Nested as they may be, they are read one within the other; two terms need few."""
 
-_TOKEN = re.compile(r"\s*(#?\w+|:\w+|<=|>=|<>|[<>=(),])")
+_TOKEN = re.compile(r"#?\w+|:\w+|<=|>=|<>|[<>=(),]")
 _NO_BETWEEN = ("=", "<=", "<", ">=", ">")
 
 

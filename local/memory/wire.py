@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from chalicelib.base.fields import shown
 from chalicelib.store import Keys, Range
 from chalicelib.store.dynamodb.values import typed_item
 from chalicelib.table.keys import signing_key
@@ -102,9 +103,9 @@ class Wire:
         if len(expression) > EXPRESSION_CHARS_MAX:
             raise Refusal(f"KeyConditionExpression must have at most {EXPRESSION_CHARS_MAX} characters")
         if odd := [name for name in names.values() if not isinstance(name, str)]:
-            raise Refusal(f"ExpressionAttributeNames must be strings; one is {odd[0]!r}")
+            raise Refusal(f"ExpressionAttributeNames must be strings; one is {shown(odd[0])}")
         if not isinstance(forward, bool | None):
-            raise Refusal(f"ScanIndexForward must be true or false; it is {forward!r}")
+            raise Refusal(f"ScanIndexForward must be true or false; it is {shown(forward)}")
         texts = {name: _text(name, value) for name, value in values.items()}
         try:
             wanted = selection(expression, names, texts)
@@ -129,7 +130,7 @@ class Wire:
         self._demand_table(table)
         _demand_known("BatchGetItem", asked, {"Keys", "ConsistentRead"})
         if not isinstance(asked.get("Keys"), list):
-            raise Refusal(f"Keys must be a list; it is {asked.get('Keys')!r}")
+            raise Refusal(f"Keys must be a list; it is {shown(asked.get('Keys'))}")
         keys = [_key("Keys", key) for key in asked["Keys"]]
         if not 1 <= len(set(keys)) == len(keys) <= BATCH_KEYS_MAX:
             raise Refusal(f"Keys must be 1 to {BATCH_KEYS_MAX} different keys; they are {len(keys)}")
@@ -169,7 +170,7 @@ class Wire:
         _number(given, "Limit", 1, BATCH_KEYS_MAX)
         after = given.get("ExclusiveStartTableName", "")
         if not isinstance(after, str):
-            raise Refusal(f"ExclusiveStartTableName must be a string; it is {after!r}")
+            raise Refusal(f"ExclusiveStartTableName must be a string; it is {shown(after)}")
         return {"TableNames": [self._table] if self._table > after else []}
 
     def _walk(self, wanted: Selection, after: str | None, is_descending: bool = False) -> Iterator[Item]:
@@ -189,7 +190,7 @@ class Wire:
         """As many items as a page has room for. A page that ends early says where."""
         limit, chosen = _number(given, "Limit", 1, LIMIT_MAX), given.get("Select", "ALL_ATTRIBUTES")
         if chosen not in ("ALL_ATTRIBUTES", "COUNT"):
-            raise Refusal(f"Select must be ALL_ATTRIBUTES or COUNT here; it is {chosen!r}")
+            raise Refusal(f"Select must be ALL_ATTRIBUTES or COUNT here; it is {shown(chosen)}")
         page: list[Item] = []
         left, is_full = PAGE_BYTES_MAX, False
         for item in islice(items, limit):
@@ -204,7 +205,7 @@ class Wire:
 
     def _demand_table(self, name: Any) -> None:
         if not isinstance(name, str):
-            raise Refusal(f"TableName must be a string; it is {name!r}")
+            raise Refusal(f"TableName must be a string; it is {shown(name)}")
         if name != self._table:
             raise Refusal(f"Requested resource not found: Table: {name} not found", "ResourceNotFoundException")
 
@@ -219,12 +220,12 @@ def _parameters(operation: str, body: bytes) -> Json:
 
 def _demand_known(operation: str, given: Any, known: set[str]) -> Json:
     if not isinstance(given, dict):
-        raise Refusal(f"the parameters of {operation} must be a map; they are {given!r}", "SerializationException")
+        raise Refusal(f"the parameters of {operation} must be a map; they are {shown(given)}", "SerializationException")
     if unknown := sorted(given.keys() - known):
         allowed = ", ".join(sorted(known))
         raise Refusal(f"{operation} is not carried out with {', '.join(unknown)} here, but with {allowed}")
     if not isinstance(given.get("ConsistentRead"), bool | None):
-        raise Refusal(f"ConsistentRead must be true or false; it is {given['ConsistentRead']!r}")
+        raise Refusal(f"ConsistentRead must be true or false; it is {shown(given['ConsistentRead'])}")
     return given
 
 
@@ -233,7 +234,7 @@ def _number(given: Json, name: str, least: int, most: int) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise Refusal(f"{name} must be a number from {least} to {most}; it is {value!r}")
+        raise Refusal(f"{name} must be a number from {least} to {most}; it is {shown(value)}")
     return value
 
 
@@ -244,14 +245,14 @@ def _start(given: Json) -> Key | None:
 
 def _key(name: str, given: Any) -> Key:
     if not isinstance(given, dict) or given.keys() != {"pk", "sk"}:
-        raise Refusal(f"{name} must have pk and sk; it is {given!r}")
+        raise Refusal(f"{name} must have pk and sk; it is {shown(given)}")
     return Key(_text(name, given["pk"]), _text(name, given["sk"]))
 
 
 def _text(name: str, given: Any) -> str:
     """A string in typed JSON: keys have no other type."""
     if not isinstance(given, Mapping) or given.keys() != {"S"} or not isinstance(given["S"], str):
-        raise Refusal(f"{name} must be a string, as {{'S': 'text'}}; it is {given!r}")
+        raise Refusal(f"{name} must be a string, as {{'S': 'text'}}; it is {shown(given)}")
     text: str = given["S"]
     return text
 

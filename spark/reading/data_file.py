@@ -15,7 +15,7 @@ from spark.reading.items.attributes import Malformed
 from spark.reading.items.columns import KINDS, Columns, Unsuited, columns_of
 from spark.reading.items.keys import PREFIXES
 from spark.reading.items.rows import row_of
-from spark.reading.lines import RAW_BYTES_MAX, LineReader, Trouble
+from spark.reading.lines import RAW_BYTES_MAX, REASON_CHARS_MAX, Line, LineReader, Trouble
 from spark.reading.manifest import DataFile
 
 SCHEMA = to_arrow_schema(item_schemas.ITEMS)
@@ -25,8 +25,8 @@ _KEY = b'"pk":{"S":"'
 _BULK_KINDS = {prefix.encode(): kind for prefix, kind in PREFIXES.items() if kind in KINDS}
 _PREFIX_BYTES_MAX = max(map(len, _BULK_KINDS)) + len("#")
 
-_Line = tuple[int, bytes]
-"""The line's number in the file, from 1, and its text."""
+TROUBLES_MAX = 10_000
+"""Unreadable lines of a file of which the quarantine has each: some MB. The others are counted."""
 
 
 class FileReader:
@@ -36,14 +36,17 @@ class FileReader:
         self._file, self._is_incremental = file, is_incremental
         self._lines = LineReader(file)
         self.troubles: list[Trouble] = self._lines.troubles
+        self._unnoted = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for block in self._lines:
-            groups: dict[str | None, list[_Line]] = {}
-            for number, line in enumerate(block.text.split(b"\n"), block.first):
-                groups.setdefault(self._bulk_kind(line), []).append((number, line))
-            for kind, lines in groups.items():
-                yield from self._bulk(kind, lines) if kind else self._single(lines)
+        for lines in self._lines:
+            groups: dict[str | None, list[Line]] = {}
+            for line in lines:
+                groups.setdefault(self._bulk_kind(line[1]), []).append(line)
+            for kind, alike in groups.items():
+                yield from self._bulk(kind, alike) if kind else self._single(alike)
+        if self._unnoted:
+            self.troubles.append(Trouble(0, f"{self._unnoted} more of its lines cannot be read"))
 
     def _bulk_kind(self, line: bytes) -> str | None:
         """The kind of an item that is read in bulk. None: its line is read by itself, perhaps because its key is not
@@ -55,7 +58,7 @@ class FileReader:
         prefix, end, _ = line[at : at + _PREFIX_BYTES_MAX].partition(b"#")
         return _BULK_KINDS.get(prefix) if end else None
 
-    def _bulk(self, kind: str, numbered: list[_Line]) -> Iterator[pa.RecordBatch]:
+    def _bulk(self, kind: str, numbered: list[Line]) -> Iterator[pa.RecordBatch]:
         numbers, lines = zip(*numbered, strict=True)
         try:
             columns = columns_of(kind, lines, self._is_incremental, SCHEMA.field(kind).type)
@@ -77,7 +80,7 @@ class FileReader:
         arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in SCHEMA]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
-    def _single(self, numbered: list[_Line]) -> Iterator[pa.RecordBatch]:
+    def _single(self, numbered: list[Line]) -> Iterator[pa.RecordBatch]:
         rows = [row for line in numbered if (row := self._row(*line))]
         if rows:
             yield from self._fitting(rows, dict(numbered))
@@ -104,7 +107,11 @@ class FileReader:
             return None
 
     def _note(self, number: int, line: bytes, reason: str) -> None:
-        self.troubles.append(Trouble(number, reason, line[:RAW_BYTES_MAX].decode(errors="replace")))
+        if len(self.troubles) >= TROUBLES_MAX:
+            self._unnoted += 1
+            return
+        raw = line[:RAW_BYTES_MAX].decode(errors="replace")
+        self.troubles.append(Trouble(number, reason[:REASON_CHARS_MAX], raw))
 
 
 def light(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import NACK_DELAY_MS_MAX, PUSH_SECRETS_MAX
 from chalicelib.consuming import claim
+from chalicelib.push.courier import Courier
 from chalicelib.push.dispatcher import RUN_MS
 from chalicelib.push.outside import Answer
 from chalicelib.table.writes import Item, Write
@@ -111,6 +112,18 @@ def test_an_invalid_push_is_refused_by_its_field(topic: Topic, push: Any, wrong:
         *("224.0.1.1", "127.1", "2130706433", "0x7f000001", "localhost", "a.localhost", "localhost."),
         *("[::1]", "[fe80::1]", "[fd00::1]", "[4000::1]", "[ff0e::1]"),
         *("[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:a00:1::]"),
+        *("192.0.0.8", "192.0.0.9", "192.0.0.192", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1"),
+        *("203.0.113.1", "239.255.255.255", "240.0.0.1", "255.255.255.255", "100.127.255.255", "172.31.255.255"),
+        *("168.63.129.16", "100.100.100.200", "[fd00:ec2::254]", "[fd20:ce::254]", "[::ffff:168.63.129.16]"),
+        *("[fec0::1]", "[::]", "[::8.8.8.8]", "[100::1]", "[5f00::1]", "[1fff::1]", "[2001:db8::1]", "[3fff::1]"),
+        *("[2001::1]", "[2001:0:808:808::f7f7:f7f7]", "[2001:2::1]", "[2001:10::1]", "[2001:20::1]", "[2001:1ff::1]"),
+        *("[64:ff9b:1::808:808]", "[64:ff9b::a83f:8110]", "[2002:7f00:1::1]", "[2002:a83f:8110::1]"),
+        *(
+            "[2606:4700::5efe:7f00:1]",
+            "[2606:4700::200:5efe:a00:1]",
+            "[2002:808:808::5efe:a00:1]",
+            "[fe80::5efe:808:808]",
+        ),
     ],
 )
 def test_an_address_that_is_not_public_is_refused(topic: Topic, host: str) -> None:
@@ -122,6 +135,9 @@ def test_an_address_that_is_not_public_is_refused(topic: Topic, host: str) -> No
     [
         *("8.8.8.8", "[2606:4700::1111]", "shop.example"),
         *("[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::]"),  # these carry one of IPv4
+        *("[2606:4700::5efe:808:808]", "[2002:808:808::5efe:909:909]"),
+        *("192.0.1.1", "192.31.196.1", "172.32.0.1", "100.128.0.1", "168.63.129.17", "11.0.0.1", "223.255.255.255"),
+        *("[2001:200::1]", "[2a00:1450::1]", "[2620:4f:8000::1]", "[3ffe::1]"),
     ],
 )
 def test_a_public_address_or_a_name_is_taken(topic: Topic, host: str) -> None:
@@ -253,6 +269,50 @@ def test_a_report_with_a_wrong_member_acks_nothing(topic: Topic, group: Group, c
     dead = topic.client.get(f"{group.path}/dead").json["messages"]
     assert bodies(dead) == ["a", "b"]
     assert all(f"a '{name}' in batchItemFailures is" in letter["reason"] for letter in dead for name in wrong)
+
+
+DEEP = b"[" * 1_000 + b"]" * 1_000
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (b"[%b]" % DEEP, ""),
+        (b'[{"itemIdentifier": %b}]' % DEEP, ""),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'[{"itemIdentifier": 1}]', "names no message of the call"),
+        (b'[{"itemIdentifier": "%b"}]', "names no message of the call"),
+        (b'[{"itemIdentifier": "{}", "reason": "\\ud800"}]', "not text"),
+        (b'[{"itemIdentifier": "{}", "reason": "\xff"}]', "is not JSON"),
+        (b'[{"itemIdentifier": "{}", "delay_ms": %b}]' % (b"9" * 10_000), "a 'delay_ms'"),
+        (b'[{"itemIdentifier": "{}", "delay_ms": 1e999}]', "a 'delay_ms'"),
+        (b'[{"itemIdentifier": "{}", "delay_ms": NaN}]', "NaN is not JSON"),
+        (b'[{"itemIdentifier": "{}"}], "batchItemFailures": []', '"batchItemFailures" twice'),
+        (b'[{"itemIdentifier": "{}", "itemIdentifier": "x"}]', '"itemIdentifier" twice'),
+    ],
+)
+def test_a_report_that_cannot_be_understood_is_a_failed_call(
+    topic: Topic, consumer: Consumer, clock: Clock, report: bytes, told: str
+) -> None:
+    group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000], max_attempts=2)
+    first, _ = topic.produce("a", "b")
+    report = report.replace(b"{}", first["message_id"].encode())
+    consumer.otherwise = Answer(200, b'{"batchItemFailures": %b}' % report)
+    run(group)
+    assert [call.messages[0]["attempt"] for call in consumer.calls] == [1, 2]
+    assert clock.now() >= START_MS + 5_000
+    dead = topic.client.get(f"{group.path}/dead").json["messages"]
+    assert bodies(dead) == ["a", "b"]
+    assert all(letter["reason"].startswith("status 200, but ") and told in letter["reason"] for letter in dead)
+
+
+def test_a_report_whose_name_is_spelled_with_escapes_counts(topic: Topic, group: Group, consumer: Consumer) -> None:
+    group.change(max_attempts=1)
+    first, _ = topic.produce("a", "b")
+    spelled = b'{"batch\\u0049temFailures": [{"itemIdentifier": "%b"}]}' % first["message_id"].encode()
+    consumer.answers = [Answer(200, spelled)]
+    run(group)
+    assert bodies(topic.client.get(f"{group.path}/dead").json["messages"]) == ["a"]
 
 
 def test_a_nacked_message_waits_for_the_backoff_of_its_group(topic: Topic, consumer: Consumer, clock: Clock) -> None:
@@ -825,6 +885,42 @@ def test_a_defect_ends_the_push_of_its_group_alone_and_is_logged(
     run(group)
     assert (len(consumer.calls), caplog.messages) == (1, ["the push to group billing has failed"])
     caplog.clear()
+
+
+def test_a_defect_in_a_call_is_a_failed_call_that_holds_nothing(
+    topic: Topic, consumer: Consumer, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000])
+    topic.produce("a")
+
+    def once(_call: Call) -> Answer:
+        consumer.react = None
+        raise ImportError("partially initialized module")
+
+    consumer.react = once
+    run(group)
+    assert [call.messages[0]["attempt"] for call in consumer.calls] == [1, 2]
+    assert START_MS + 5_000 <= clock.now() < START_MS + 15_000
+    assert group.totals() == (0, 0, 0, 0)
+    assert caplog.messages == ["a call to group billing has failed"]
+    caplog.clear()
+
+
+def test_messages_that_cannot_be_signed_are_given_back(
+    topic: Topic, group: Group, consumer: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic.produce("a")
+
+    def no_keys(*_asked: Any) -> Any:
+        raise StoreUnavailable("the signing key was removed")
+
+    monkeypatch.setattr(Courier, "send", no_keys)
+    run(group)
+    assert group.totals() == (1, 0, 0, 0)
+    monkeypatch.undo()
+    run(group)
+    assert [call.messages[0]["attempt"] for call in consumer.calls] == [1]
+    assert caplog.messages == ["the push to group billing stops for now: the signing key was removed"]
 
 
 def test_a_run_that_cannot_read_its_topic_ends_and_says_so(

@@ -14,8 +14,8 @@ import pytest
 
 from local import connection as connection_module
 from local import connections
-from local.connection import Pace, Task
 from local.connections import Server
+from local.office import Pace, Task
 from local.request import Answer, Head
 from tests.local.serving import Running, running
 
@@ -57,7 +57,9 @@ def threads_of(running: Running) -> int:
     return len(list(tasks.iterdir()))
 
 
-@pytest.mark.parametrize("says", [b"", b"GET /he", b"PUT /topics/a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"])
+@pytest.mark.parametrize(
+    "says", [b"", b"GET /he", b"PUT /topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"]
+)
 def test_a_crowd_of_partial_requests_takes_no_threads_and_goes_unnoticed(many_files: None, says: bytes) -> None:
     with running() as server:
         with crowd(server.port, says):
@@ -174,7 +176,7 @@ def test_a_body_that_does_not_come_holds_no_thread(office: Office, monkeypatch: 
     [
         ("IDLE_SECONDS", b""),
         ("HEAD_SECONDS", b"GET /health"),
-        ("BODY_SECONDS", b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{"),
+        ("BODY_SECONDS", b"PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{"),
     ],
 )
 def test_a_connection_that_stops_in_its_request_is_closed_in_time(

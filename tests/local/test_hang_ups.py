@@ -17,9 +17,9 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import Service
-from local.connection import HasHungUp, Pace, Task
 from local.connections import Server
 from local.memory.store import MemoryStore
+from local.office import HasHungUp, Pace, Task
 from local.request import Answer, Head
 from local.server import find
 from tests.local.serving import Running
@@ -83,7 +83,7 @@ def prepared(server: Running, topic: str) -> None:
 
 def polling(server: Running, topic: str, more: bytes = b"") -> socket.socket:
     """A connection whose pop has looked once, and waits."""
-    head = f"POST {POP % topic} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(WAITING)}\r\n\r\n"
+    head = f"POST {POP % topic} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(WAITING)}\r\n\r\n"
     for signal in (looked, ended):
         while signal.acquire(blocking=False):
             pass

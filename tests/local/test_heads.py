@@ -132,13 +132,20 @@ def test_a_request_line_that_others_could_read_otherwise_is_refused(server: Runn
 
 @pytest.mark.parametrize(
     "hosts",
-    [b"", b"Host: a\r\nHost: b\r\n", b"Host: a\r\nhost: a\r\n", b"Host: a b\r\n", b"Host: a/b\r\n", b"Host: u@a\r\n"],
+    [
+        b"",
+        b"Host: localhost\r\nHost: b\r\n",
+        b"Host: localhost\r\nhost: a\r\n",
+        b"Host: a b\r\n",
+        b"Host: a/b\r\n",
+        b"Host: u@a\r\n",
+    ],
 )
 def test_a_request_of_today_names_one_host(server: Running, hosts: bytes) -> None:
     assert in_raw(server.say(b"GET /health HTTP/1.1\r\n" + hosts + b"\r\n")) == (400, "InvalidField")
 
 
-@pytest.mark.parametrize("host", [b"a:8000", b"[::1]:8000", b"", b"xn--a.example"])
+@pytest.mark.parametrize("host", [b"localhost:8000", b"[::1]:8000", b"", b"xn--a.localhost"])
 def test_a_host_may_have_a_port(server: Running, host: bytes) -> None:
     assert b" 200 " in server.say(b"GET /health HTTP/1.1\r\nConnection: close\r\nHost: %s\r\n\r\n" % host)
 
@@ -148,7 +155,7 @@ def test_an_empty_line_before_a_request_is_ignored(server: Running) -> None:
     assert in_raw(server.say(b"\r\n\r\nGET /health HTTP/1.0\r\n\r\n")) == (400, "InvalidField")
 
 
-CHUNKS = b"PUT /topics/unset HTTP/1.%d\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%s"
+CHUNKS = b"PUT /topics/unset HTTP/1.%d\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n%s"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +211,10 @@ def test_nobody_waits_to_send_in_the_version_that_has_no_waiting(server: Running
 
 @pytest.mark.parametrize("header", [b"x: " + b"a" * 70_000, b"x: 1\r\n" * 101, (b"x: " + b"a" * 1_000 + b"\r\n") * 80])
 def test_a_head_that_is_too_large_is_refused(server: Running, header: bytes) -> None:
-    assert in_raw(server.say(b"GET /health HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")) == (400, "InvalidField")
+    assert in_raw(server.say(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n")) == (
+        400,
+        "InvalidField",
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,14 +233,14 @@ def test_a_target_that_takes_long_to_decode_is_refused(server: Running, target: 
 
 
 def test_too_many_headers_are_refused_before_the_last_has_come(server: Running) -> None:
-    answer = server.say(b"GET /health HTTP/1.1\r\nHost: a\r\n" + b"x:1\r\n" * 101)
+    answer = server.say(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"x:1\r\n" * 101)
     assert in_raw(answer) == (400, "InvalidField")
     assert b"more than 99 headers" in answer
     assert b" 200 " in server.say(b"GET /health HTTP/1.0\r\n" + b"x:1\r\n" * 99 + b"\r\n")
 
 
 def test_a_connection_that_is_to_be_closed_is_closed(server: Running) -> None:
-    raw = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n"
+    raw = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: x, Close\r\n\r\n"
     assert b"connection: close" in server.say(raw).lower()
     assert b" 200 " in server.say(b"GET /health HTTP/1.0\r\n\r\n")
 
@@ -245,7 +255,8 @@ def test_pipelined_requests_are_answered_in_their_order(server: Running) -> None
 def test_the_endpoint_of_the_store_answers_no_cut_request_either(server: Running) -> None:
     port = urlsplit(endpoint_in(server.banner)).port
     assert port is not None
-    whole = b"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\nContent-Length: 2\r\n\r\n{}"
+    named = b"Host: localhost\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\n"
+    whole = b"POST / HTTP/1.1\r\n" + named + b"Content-Length: 2\r\n\r\n{}"
     store = Running(server.process, f"http://127.0.0.1:{port}")
     assert b" 200 " in store.say(whole, ends=True)
     for size in range(1, len(whole)):
@@ -256,7 +267,7 @@ TALK = b"".join(
     [
         put("whole"),
         b"GET /health HTTP/1.1\nHost: localhost\r\n\n",
-        b"PUT /topics/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"PUT /topics/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"4;x=y\r\n{}\r\n\r\n1\r\n \r\n0\r\nX: y\r\n\r\n",
         b"GET /last HTTP/1.0\r\n\r\n",
     ]
@@ -268,7 +279,7 @@ HEARD = [("/topics/whole", b'{"queues": 3}'), ("/health", None), ("/topics/a", b
 def requests_in(incoming: Incoming, heard: list[tuple[str, bytes | None]]) -> Steps[None]:
     while True:
         head = understood((yield from incoming.head()))
-        body = yield from read_body(head.headers, incoming, 100, lambda: iter(()))  # type: ignore[arg-type,return-value]
+        body = yield from read_body(head.headers, incoming, 100, lambda _size: iter(()))  # type: ignore[arg-type,return-value]
         heard.append((head.target, body))
 
 
@@ -288,5 +299,5 @@ def test_requests_are_the_same_in_whichever_pieces_they_come(size: int) -> None:
 def test_a_value_of_blanks_is_no_work_for_minutes() -> None:
     began = time.perf_counter()
     with pytest.raises(InvalidField):
-        understood(b"GET / HTTP/1.1\r\nHost: a\r\na:" + b" " * 60_000 + b"\0\r\n\r\n")
+        understood(b"GET / HTTP/1.1\r\nHost: localhost\r\na:" + b" " * 60_000 + b"\0\r\n\r\n")
     assert time.perf_counter() - began < 1

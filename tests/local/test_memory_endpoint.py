@@ -207,7 +207,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("BatchGetItem", {"RequestItems": {}}, "must name one table"),
     ("BatchGetItem", {"RequestItems": {TABLE: {"Keys": [ONE, ONE]}}}, "different keys"),
     ("BatchGetItem", {"RequestItems": {TABLE: {"Keys": [ONE], "AttributesToGet": []}}}, "AttributesToGet"),
-    ("BatchGetItem", {"RequestItems": {TABLE: {}}}, "Keys must be a list; it is None"),
+    ("BatchGetItem", {"RequestItems": {TABLE: {}}}, "Keys must be a list; it is null"),
     ("BatchGetItem", {"RequestItems": {TABLE: {"Keys": 5}}}, "Keys must be a list; it is 5"),
     ("BatchGetItem", {"RequestItems": {TABLE: {"Keys": []}}}, "Keys must be 1 to 100"),
     ("ListTables", {"ExclusiveStartTableName": 1}, "must be a string"),
@@ -222,7 +222,15 @@ def test_what_is_not_carried_out_is_refused_by_name(operation: str, parameters: 
     assert named in answer["message"]
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff"])
+@pytest.mark.parametrize("name", ["TableName", "Limit", "Select", "ConsistentRead", "ExclusiveStartKey", "Segment"])
+def test_what_is_nested_deep_is_refused_as_other_values_are(name: str) -> None:
+    deep = b"[" * 1_000 + b"]" * 1_000
+    body = b'{"TableName": "decant", "%b": %b}' % (name.encode(), deep)
+    status, _, _ = Wire(MemoryStore(), TABLE).answer("Scan", body)
+    assert status == 400
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 1_000 + b"]" * 1_000])
 def test_a_body_that_is_no_map_is_refused(body: bytes) -> None:
     status, content, _ = Wire(MemoryStore(), TABLE).answer("Scan", body)
     assert (status, json.loads(content)["__type"].partition("#")[2]) == (400, "SerializationException")

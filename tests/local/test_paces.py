@@ -14,8 +14,8 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.service import Service
 from local import server
-from local.connection import Pace, Task
 from local.memory.store import MemoryStore
+from local.office import Pace, Task
 from local.request import Head
 from tests.support.clock import Clock
 

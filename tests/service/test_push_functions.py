@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -107,6 +108,27 @@ def test_each_time_out_has_a_client_of_its_own() -> None:
     for timeout_ms in (500, 700, 500):
         assert calls.invoke("bill", b"{}", timeout_ms).status is None
     assert made == [500, 700]
+
+
+def test_first_calls_at_once_connect_one_after_another() -> None:
+    """Connecting imports boto3, and one that imports it meanwhile may see half of it."""
+    together, met = threading.Barrier(2), list[bool]()
+
+    def connect(_timeout_ms: int) -> Any:
+        try:
+            together.wait(timeout=0.1)
+            met.append(True)
+        except threading.BrokenBarrierError:
+            met.append(False)
+        raise EndpointConnectionError(endpoint_url="https://lambda")
+
+    calls = Functions(connect, None)
+    callers = [threading.Thread(target=calls.invoke, args=["bill", b"{}", timeout_ms]) for timeout_ms in (500, 700)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert met == [False, False]
 
 
 def test_a_wake_invokes_the_push_and_does_not_wait(stub: Stubber, calls: Functions) -> None:

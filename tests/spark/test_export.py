@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
+from chalicelib.base.limits import ITEM_BYTES_MAX
 from chalicelib.table import keys
 from local.memory.sizes import item_bytes
+from spark.reading import data_file
 from spark.reading.data_file import FileReader, light
 from spark.reading.manifest import read_export
 from tests.spark import items
@@ -157,6 +161,50 @@ def test_an_unreadable_line_goes_to_the_quarantine_and_others_are_read(tmp_path:
         assert reason.startswith(expected)
         assert raw == bad[:200].decode()
     assert [row["line"] for row in rows] == [1, len(BAD) + 2]
+
+
+def test_empty_lines_are_none_and_count_in_the_numbers_of_others(tmp_path: Path) -> None:
+    good, end = line(items.segment(items.entry(), base=7)), b"\n" * 3
+    folder = write_export(tmp_path, [[end + good, b"no JSON" + end, end + good], [good, good + end]])
+    rows, unreadable = read(folder)
+    assert sorted(row["line"] for row in rows) == [1, 2, 4, 12]
+    assert [at for _, at, _, _ in unreadable] == [5]
+
+
+def test_millions_of_empty_lines_take_no_memory(tmp_path: Path) -> None:
+    folder = write_export(tmp_path, [[b"\n" * (4 << 20) + line(items.topic())]])
+    assert sum(path.stat().st_size for path in (folder / "data").iterdir()) < 10_000
+    tracemalloc.start()
+    rows, unreadable = read(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert ([row["line"] for row in rows], unreadable) == ([(4 << 20) + 1], [])
+    assert peak < 32 << 20, "blocks, whatever is in them"
+
+
+def test_unreadable_lines_beyond_some_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_file, "TROUBLES_MAX", 3)
+    rows, unreadable = read(write_export(tmp_path, [[*[b"{}"] * 8, line(items.topic())]]))
+    assert [at for _, at, _, _ in unreadable] == [0, 1, 2, 3]
+    assert unreadable[0][2] == "5 more of its lines cannot be read"
+    assert [row["line"] for row in rows] == [9]
+
+
+def test_a_line_longer_than_any_item_ends_its_file_in_one_line(tmp_path: Path) -> None:
+    folder = write_export(tmp_path, [[line(items.topic()), b"[" + b"[]," * (4 << 20) + b"0]"]])
+    rows, ((_, at, reason, raw),) = read(folder)
+    assert ([row["line"] for row in rows], at, len(raw)) == ([1], 2, 200)
+    assert "a line is longer than 6291456 bytes" in reason
+
+
+def test_the_longest_line_of_an_item_is_read(tmp_path: Path) -> None:
+    """DynamoDB counts two bytes for each null of a list."""
+    image = items.topic() | {"more": [None] * (ITEM_BYTES_MAX // 2 - 500)}
+    pair = orjson.loads(change(image, 5))
+    text = orjson.dumps({**pair, "OldImage": pair["NewImage"]})
+    rows, unreadable = read(write_export(tmp_path, [[text]], is_incremental=True))
+    assert len(text) > 5_500_000
+    assert ([row["kind"] for row in rows], unreadable) == (["topic"], [])
 
 
 def _rewrite(folder: Path, change: Any) -> Path:

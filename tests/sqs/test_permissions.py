@@ -54,6 +54,15 @@ def test_the_rest_of_a_policy_that_was_given_stays(sqs: Sqs, url: str, statement
     assert shown["Attributes"] == {"DelaySeconds": "3"}
 
 
+@pytest.mark.parametrize("depth", [200, 250, 252, 253, 254, 255, 260, 1_000])
+def test_a_policy_that_is_taken_can_be_added_to(sqs: Sqs, url: str, depth: int) -> None:
+    for deep in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
+        answer = sqs.ask("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": f'{{"Statement": {deep}}}'})
+        assert answer.status == (200 if depth < 253 else 400)
+        add(sqs, url, "one", [ONE], ["SendMessage"])
+        sqs.RemovePermission(QueueUrl=url, Label="one")
+
+
 INVALID = "InvalidParameterValue"
 
 

@@ -211,6 +211,10 @@ def test_names_that_no_topic_has_can_be_of_both_queues(sqs: Sqs, clock: Clock) -
         (policy(count=0), "Invalid value for maxReceiveCount: valid values are from 1 to 1000 both inclusive."),
         (policy(count=1001), "Invalid value for maxReceiveCount: valid values are from 1 to 1000 both inclusive."),
         (policy(count="x"), "Invalid value for maxReceiveCount: valid values are from 1 to 1000 both inclusive."),
+        (
+            policy(count=7).replace("7", "[" * 1_000 + "]" * 1_000),
+            "Invalid value for maxReceiveCount: valid values are from 1 to 1000 both inclusive.",
+        ),
         ('{"maxReceiveCount": 1}', "Redrive policy does not contain mandatory attribute: deadLetterTargetArn."),
         ('{"deadLetterTargetArn": "dead"}', "Redrive policy does not contain mandatory attribute: maxReceiveCount."),
         ('{"deadLetterTargetArn": "dead", "maxReceiveCount": 1, "more": 1}', "Unknown key: more."),

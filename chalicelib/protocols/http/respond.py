@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chalicelib.api.operation import Operation
-from chalicelib.base.errors import DecantError, InvalidField, MethodNotAllowed, NotFound
+from chalicelib.base.errors import DecantError, InvalidField, MessageTooLarge, MethodNotAllowed, NotFound
 from chalicelib.base.fields import Label, given, quoted
 from chalicelib.protocols import entrance
 from chalicelib.protocols.entrance import Answer, Call
@@ -44,10 +44,12 @@ class Response(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a request asks for. `asked`: None where it asks for nothing that there is. `answer`: carries it out."""
+    """What a request asks for. `asked`: None where it asks for nothing that there is. `answer`: carries it out.
+    `turned_away`: the response if the head alone has it refused, whatever its body says; else None."""
 
     asked: Operation | Action | None
     answer: Callable[[LeftMs], Response]
+    turned_away: Callable[[], Response | None]
 
 
 def found(request: Request) -> Found:
@@ -56,9 +58,10 @@ def found(request: Request) -> Found:
     operations, names = operations_at(request.path) or ({}, [])
     operation = operations.get("GET" if request.method == "HEAD" else request.method)
     if operation:
-        return Found(operation, partial(_responded, request, operation, names))
+        answer = partial(_responded, request, operation, names)
+        return Found(operation, answer, partial(_turned_away, request, operation, names))
     refused = _not_allowed(request, operations) if operations else _unknown(request)
-    return Found(None, lambda _left_ms: refused)
+    return Found(None, lambda _left_ms: refused, lambda: refused)
 
 
 def refusal(error: DecantError) -> Response:
@@ -68,6 +71,14 @@ def refusal(error: DecantError) -> Response:
 
 def _responded(request: Request, operation: Operation, names: list[str], left_ms: LeftMs) -> Response:
     return entrance.guarded(lambda: _rendered(_answer(request, operation, names, left_ms)), refusal)
+
+
+def _turned_away(request: Request, operation: Operation, names: list[str]) -> Response | None:
+    """Where anyone may ask, nothing is taken."""
+    if operation.right == "anyone":
+        return refusal(MessageTooLarge(f"{request.method} {quoted(request.path)} takes no body"))
+    refused = entrance.turned_away(Call(operation, names, dict, request.headers))
+    return _rendered(refused) if refused else None
 
 
 def _unknown(request: Request) -> Response:

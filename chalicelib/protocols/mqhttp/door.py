@@ -21,7 +21,7 @@ from chalicelib.base.errors import DecantError, Unauthenticated
 from chalicelib.base.fields import quoted
 from chalicelib.base.limits import NAME_PATTERN
 from chalicelib.base.runtime import system
-from chalicelib.protocols.answering import NO_KEYS, Origin, answered, in_time
+from chalicelib.protocols.answering import NO_KEYS, Origin, Refused, answered, in_time, turned_away
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import Found, LeftMs, Request, Response
 from chalicelib.protocols.mqhttp.calls import CALLS, ORDER
@@ -59,23 +59,49 @@ _BAD_SIGNATURE = (
 def found(request: Request) -> Found:
     given = dict(request.query)
     operation = _OPERATIONS.get(_NAMES.get(request.method, {}).get(given.get("trans"), ""))
-    return Found(operation, partial(_answered, request, operation, given))
-
-
-def _answered(request: Request, operation: Operation | None, given: Mapping[str, str], left_ms: LeftMs) -> Response:
-    request_id = system().entropy(_REQUEST_ID_BYTES).hex().upper()
     place = _PATH.fullmatch(request.path)
     named = {"topic": unquote(place[1]) if place else "", "group": given.get("consumer", "")}
+    answer = partial(_answered, request, operation, named)
+    return Found(operation, answer, partial(_turned_away, request, operation, named))
+
+
+def _answered(request: Request, operation: Operation | None, named: Mapping[str, str], left_ms: LeftMs) -> Response:
+    request_id = _request_id()
 
     def run() -> Response:
         status, text = _carried_out(request, operation, named, left_ms)
         return _response(status, text, request_id)
 
+    return answered(_name(operation), request, run, _refused(request, request_id), **_place(named))
+
+
+def _turned_away(request: Request, operation: Operation | None, named: Mapping[str, str]) -> Response | None:
+    """The signature covers the body by a header, if at all."""
+
+    def admit() -> None:
+        _admitted(wiring.api(), request, operation, named)
+        _parameters(request)
+
+    return turned_away(_name(operation), request, admit, _refused(request, _request_id()), **_place(named))
+
+
+def _request_id() -> str:
+    return system().entropy(_REQUEST_ID_BYTES).hex().upper()
+
+
+def _name(operation: Operation | None) -> str:
+    return operation.name if operation else "mq_unknown"
+
+
+def _place(named: Mapping[str, str]) -> dict[str, str]:
+    return {kind: name for kind, name in named.items() if re.fullmatch(NAME_PATTERN, name)}
+
+
+def _refused(request: Request, request_id: str) -> Refused:
     def refused(error: DecantError | MqError) -> Response:
         return _refusal(request, error if isinstance(error, MqError) else of_service(error), request_id)
 
-    names = {kind: name for kind, name in named.items() if re.fullmatch(NAME_PATTERN, name)}
-    return answered(operation.name if operation else "mq_unknown", request, run, refused, **names)
+    return refused
 
 
 def _carried_out(

@@ -6,6 +6,7 @@ Requests to `/` that name none are left to the routes of HTTP."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from chalicelib.api import Api
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError, Unauthenticated
 from chalicelib.base.runtime import system
-from chalicelib.protocols.answering import NO_KEYS, Origin, answered, in_time
+from chalicelib.protocols.answering import NO_KEYS, Origin, answered, in_time, turned_away
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import Found, LeftMs, Request, Response
 from chalicelib.protocols.sqs import json_wire, query_wire, sigv4
@@ -61,26 +62,43 @@ class Wire(Carrier, Protocol):
     def refusal(self, error: SqsError, request_id: str) -> Response: ...
 
 
-def found(request: Request) -> Found | None:
-    """None: the request is not for this door."""
+def found(request: Request, is_whole: bool) -> Found | None:
+    """`is_whole`: False if its body, which may be a form, is still to come. None: the request is not for this door."""
     place = _PATH.fullmatch(request.path)
     if place is None or request.method not in ("GET", "POST"):
         return None
     queue_name = unquote(place[1] or "")
-    wire: Wire | None = json_wire.wire_of(request) or query_wire.wire_of(request, bool(queue_name))
+    wire: Wire | None = json_wire.wire_of(request) or query_wire.wire_of(request, bool(queue_name) or not is_whole)
     if wire is None:
         return None
-    return Found(ACTIONS.get(wire.action), partial(_answered, request, wire, queue_name))
+    asked = ACTIONS.get(wire.action)
+    return Found(asked, partial(_answered, request, wire, queue_name), partial(_turned_away, request, wire))
 
 
 def _answered(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs) -> Response:
     request_id = random_uuid(system().entropy(16))
-    name = wire.action if wire.action in ACTIONS else "unknown"
 
     def run() -> Response:
         return wire.response(_carried_out(request, wire, queue_name, left_ms), request_id)
 
-    return answered(OPERATION + name, request, run, lambda wrong: _refusal(wrong, wire, request_id))
+    return answered(_name(wire), request, run, lambda wrong: _refusal(wrong, wire, request_id))
+
+
+def _turned_away(request: Request, wire: Wire) -> Response | None:
+    """The signature covers the body: without it, only the access key can be looked at."""
+    request_id = random_uuid(system().entropy(16))
+
+    def admit() -> None:
+        api = wiring.api()
+        if not api.is_open:
+            _demand_signatures(api)
+            _caller_of(api, sigv4.claimed_key(request, wiring.region()), lambda _secret: True)
+
+    return turned_away(_name(wire), request, admit, lambda wrong: _refusal(wrong, wire, request_id))
+
+
+def _name(wire: Wire) -> str:
+    return OPERATION + (wire.action if wire.action in ACTIONS else "unknown")
 
 
 def _refusal(wrong: DecantError | SqsError, wire: Wire, request_id: str) -> Response:
@@ -110,11 +128,19 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
 
 def signer_of(api: Api, request: Request, service: str = sigv4.SERVICE) -> Caller:
     """Whose access key signed the request to this service of AWS. Raises SqsError."""
+    _demand_signatures(api)
+    signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now(), service)
+    return _caller_of(api, signature.access_key_id, signature.is_proved_by)
+
+
+def _demand_signatures(api: Api) -> None:
     if not api.takes_signatures:
         raise SqsError("AccessDenied", NO_KEYS)
-    signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now(), service)
+
+
+def _caller_of(api: Api, access_key_id: str, fits: Callable[[str], bool]) -> Caller:
     try:
-        return api.service.access.callers.signer(signature.access_key_id, signature.is_proved_by)
+        return api.service.access.callers.signer(access_key_id, fits)
     except Unauthenticated:
         raise SqsError("InvalidClientTokenId", _BAD_KEY) from None
     except WrongSignature:

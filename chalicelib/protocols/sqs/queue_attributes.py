@@ -94,8 +94,11 @@ def _text(name: str, text: str) -> str:
 def _object(name: str, text: str) -> dict[str, Any]:
     try:
         value = orjson.loads(text)
+        orjson.dumps([value])  # which takes fewer levels, and is how it is stored once a permission was added
     except orjson.JSONDecodeError:
         raise _invalid(name, "It is not JSON.") from None
+    except orjson.JSONEncodeError:
+        raise _invalid(name, "It is nested too deep.") from None
     if not isinstance(value, dict) or len(text.encode()) > POLICY_BYTES_MAX:
         raise _invalid(name)
     return value

@@ -48,10 +48,11 @@ def parse(_: str, text: str) -> str:
     for name in (_TARGET, _COUNT):
         if name not in policy:
             raise _bad(text, f"Redrive policy does not contain mandatory attribute: {name}.")
-    target, count = policy[_TARGET], str(policy[_COUNT])
+    target, count = policy[_TARGET], policy[_COUNT]
     if not isinstance(target, str) or not _ARN.fullmatch(target):
         raise _bad(text, f"Invalid value for {_TARGET}.")
-    if not re.fullmatch("[0-9]{1,5}", count) or not 1 <= int(count) <= ATTEMPTS_MAX:
+    is_number = isinstance(count, str | int) and re.fullmatch("[0-9]{1,5}", str(count))
+    if not is_number or not 1 <= int(count) <= ATTEMPTS_MAX:
         raise _bad(text, f"Invalid value for {_COUNT}: valid values are from 1 to {ATTEMPTS_MAX} both inclusive.")
     return _text(name_of(target), int(count))
 

@@ -77,6 +77,11 @@ def signed(request: Request, region: str | None, now_ms: int, service: str = SER
     return Signed(access_key_id, day, own_region, text, parameters["Signature"], service)
 
 
+def claimed_key(request: Request, region: str | None) -> str:
+    """The id of the access key that the head names, proved or not. Raises SqsError."""
+    return _scope(_parameters(request)["Credential"], region, SERVICE)[0]
+
+
 @lru_cache(_KEYS_MAX)
 def _key(secret: str, day: str, region: str, service: str) -> bytes:
     """What the secret signs with on this day: four of the five digests of a signature."""
