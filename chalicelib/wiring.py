@@ -33,7 +33,9 @@ from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
 from chalicelib.push.outside import Answer, Outside, Wake
 from chalicelib.service import Service
 from chalicelib.store import Store
+from chalicelib.telemetry import reports
 from chalicelib.telemetry.telemetry import Telemetry
+from chalicelib.telemetry.trace_context import trace_id
 
 TABLE_DEFAULT = "decant"
 
@@ -72,10 +74,17 @@ def start() -> None:
     has. What goes wrong is logged: then each request tries again, and is answered with a problem. Elsewhere, as while
     the application is packaged, it does nothing."""
     if is_deployed() and not _is_in_chalice():
+        if os.environ.get("DECANT_LOG") != "off":
+            report_as_lines()
         try:
             api()
         except Exception as error:  # noqa: BLE001 - a function that does not start answers nothing
             _log.exception("the service cannot be built: %s", error)
+
+
+def report_as_lines() -> None:
+    """Has defects and warnings written to stdout in lines of JSON, as calls are."""
+    reports.report_to_stdout(lambda: trace_id({"x-amzn-trace-id": os.environ.get("_X_AMZN_TRACE_ID", "")}))
 
 
 def telemetry() -> Telemetry | None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from chalicelib import VERSION
 from infra import concurrency, packaging
 from infra.addresses import addresses
 from infra.aws import Aws
 from infra.code_bucket import CodeBucket
+from infra.commit import commit
 from infra.emulating import for_emulators
 from infra.errors import Stop
 from infra.naming import with_names
@@ -34,8 +36,13 @@ def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: boo
     known = {"AWS::StackName": stack.name, "AWS::AccountId": aws.account, "AWS::Region": aws.region}
     template = with_names(package.template, known)
     url = bucket.put(package.code.read_bytes(), for_emulators(template) if aws.endpoint else template)
-    _change(stack, url, {"application": "decant", "stage": stage.name}, says_yes)
+    _change(stack, url, {"application": "decant", "stage": stage.name, **_release()}, says_yes)
     _tell(aws, stage, stack)
+
+
+def _release() -> dict[str, str]:
+    known = commit()
+    return {"version": VERSION, **({"commit": known} if known else {})}
 
 
 def _change(stack: Stack, template_url: str, tags: dict[str, str], says_yes: bool) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from infra import slimming, sources
 from infra.alarms import without_alarms
+from infra.commit import commit
 from infra.errors import Stop
 from infra.fronts import with_fronts
 from infra.merging import Template, load, load_template, merged
@@ -166,6 +167,8 @@ def _copy_project(stage: Stage, project: Path) -> None:
     have them."""
     shutil.copytree(ROOT / "chalicelib", project / "chalicelib", ignore=_all_but_sources)
     shutil.copy(ROOT / "app.py", project)
+    with (project / "chalicelib/__init__.py").open("a") as about:
+        about.write(f"COMMIT = {commit()!r}\n")
     (project / "requirements.txt").touch()
     config: dict[str, Any] = json.loads((ROOT / ".chalice/config.json").read_text())
     one = {**config["stages"]["dev"], "autogen_policy": False, "iam_policy_file": "policy.json"}

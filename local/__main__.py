@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -31,7 +32,8 @@ environment:
   DECANT_STORE                'memory', 'moto' (an emulation of DynamoDB, in memory), or 'dynamodb', which uses AWS
                               when no endpoint is set
   ACCESS                      'on' demands tokens, and prints a first one and its access key (default off)
-  LOG                         1 logs a line to stderr for each request, json one to stdout that says more
+  LOG                         1 logs a line to stderr for each request, json one to stdout that says more, where
+                              defects and warnings are lines too; all else then goes to stderr
 """
 
 PORT_MAX = 65_535
@@ -80,10 +82,9 @@ def main(arguments: list[str]) -> int:
 
 
 def serve() -> None:
+    choose_log(os.environ.get("LOG") or "0")
     choose_access(os.environ.get("ACCESS") or "off")
     wiring.push_here(pushing.wake)
-    if os.environ.get("LOG") == "json":
-        os.environ["DECANT_LOG"] = "json"
     listening = listen(port_of(os.environ.get("PORT") or "8000"))
     store = open_store()
     port = listening.port
@@ -93,10 +94,26 @@ def serve() -> None:
     token = first_token() if wiring.demand().requests else ""
     curl = 'curl -s -H "authorization: Bearer $TOKEN"' if token else "curl -s"
     ready = READY.format(host=HOST, port=port, store=store, access=access, endpoint=where, token=token, curl=curl)
-    print(ready, end="", flush=True)
+    print(ready, end="", flush=True, file=sys.stderr if wiring.is_logging() else sys.stdout)
     sweeping.start()
     listening.end_at(*ENDINGS)
     listening.serve_forever()
+
+
+def choose_log(text: str) -> None:
+    """Lines of JSON have stdout for themselves. Without them, what is logged goes to stderr, for people."""
+    if text not in ("0", "1", "json"):
+        raise Unstartable(f"LOG must be 0, 1 or json; it is {text!r}")
+    if text == "json":
+        os.environ["DECANT_LOG"] = "json"
+    try:
+        is_json = wiring.is_logging()
+    except ValueError as error:
+        raise Unstartable(str(error)) from error
+    if is_json:
+        wiring.report_as_lines()
+    else:
+        logging.basicConfig(format="decant: %(message)s")
 
 
 def choose_access(text: str) -> None:
@@ -144,7 +161,7 @@ def offer_store(port: int) -> Endpoint | None:
 
 def listen(port: int) -> Server:
     try:
-        return server.listen(port, is_logging=os.environ.get("LOG", "0") not in ("", "0", "json"))
+        return server.listen(port, is_logging=os.environ.get("LOG") == "1")
     except OSError as error:
         reason = "it is taken; PORT= names another" if error.errno == EADDRINUSE else error.strerror
         raise Unstartable(f"cannot listen on port {port}: {reason}") from error

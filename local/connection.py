@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import time
-import traceback
 from asyncio import AbstractEventLoop, Transport
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -46,6 +46,8 @@ which would take most requests as long as they take themselves; and it is not co
 
 AHEAD_BYTES_MAX = 2 * HEAD_BYTES_MAX
 """How much of further requests is received while one is executed."""
+
+_log = logging.getLogger("decant")
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -128,7 +130,7 @@ class Connection(asyncio.Protocol):
         except (StopIteration, EOFError, OSError):
             self.end()
         except Exception:  # noqa: BLE001 - a defect ends this connection and no other
-            sys.stderr.write(f"decant: a connection failed\n{traceback.format_exc()}")
+            _log.exception("a connection failed")
             self.end()
         else:
             self._await()

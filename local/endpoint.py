@@ -4,9 +4,8 @@ Read-only: writes that bypass the service would invalidate its caches."""
 from __future__ import annotations
 
 import json
-import sys
+import logging
 import threading
-import traceback
 from collections.abc import Callable
 from functools import partial
 
@@ -24,6 +23,8 @@ CONNECTIONS_MAX = 32
 
 OPERATIONS = frozenset({"Scan", "Query", "GetItem", "BatchGetItem", "DescribeTable", "ListTables"})
 _VERSION = "DynamoDB_20120810"
+
+_log = logging.getLogger("decant")
 
 Wired = tuple[int, bytes, str]
 """Status, body and type of an answer."""
@@ -56,7 +57,7 @@ class Endpoint(Server):
         except SqsError as refused:
             status, content, content_type = _said(refused.shape.status, refused.shape.type, refused.message)
         except Exception:  # noqa: BLE001 - the client gets a response, the log the details
-            sys.stderr.write(f"decant: a request to the DynamoDB endpoint failed\n{traceback.format_exc()}")
+            _log.exception("a request to the DynamoDB endpoint failed")
             status, content, content_type = 500, b"", "text/plain"
         return Answer(status, {"content-type": content_type}, content)
 

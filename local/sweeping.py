@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable
 
 from chalicelib import wiring
@@ -13,6 +12,8 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOUR_MS, SECOND_MS
 from chalicelib.base.runtime import Runtime
 from local.memory import opening
+
+_log = logging.getLogger("decant")
 
 PERIOD_SECONDS = 1.0
 
@@ -70,7 +71,7 @@ def pause_seconds(round_seconds: float) -> float:
 
 
 def sweep_all() -> bool:
-    """Runs all sweeps once, but for that of move tasks. Errors are printed, and do not stop later rounds. Returns
+    """Runs all sweeps once, but for that of move tasks. Errors are logged, and do not stop later rounds. Returns
     whether the store responded: a round that waited for it in vain took long but used nothing."""
     service = wiring.api().service
     sweeps = service.sweeps
@@ -91,10 +92,10 @@ def _answered(sweep: Callable[[], object]) -> bool:
     try:
         sweep()
     except StoreUnavailable as trouble:
-        sys.stderr.write(f"decant: a sweep failed: {trouble.detail}\n")
+        _log.warning("a sweep failed: %s", trouble.detail)
         return False
     except Exception:  # noqa: BLE001 - a defect in a sweep must not end the others
-        sys.stderr.write(f"decant: a sweep failed\n{traceback.format_exc()}")
+        _log.exception("a sweep failed")
     return True
 
 

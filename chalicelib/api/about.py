@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chalicelib import COMMIT, VERSION
 from chalicelib.api.groups import totals
 from chalicelib.api.operation import Family, Json, Text
-from chalicelib.base.fields import Answer
+from chalicelib.base.fields import Answer, Sometimes
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.schema import mapping, string
 from chalicelib.catalogue.topic import Topic
@@ -22,9 +23,13 @@ ABOUT = Family("About", __doc__)
 class Health(Answer):
     """The service works.
 
-    status: The service answers, and so does its store."""
+    status: The service answers, and so does its store.
+    version: The release that answers.
+    commit: The commit that it was packaged from, with `-dirty` behind it if files of that were changed."""
 
     status = string(const="ok")
+    version = string(examples=[VERSION])
+    commit = Sometimes(string(examples=["79984cb0d1f5"]))
 
 
 @ABOUT.operation("GET", "/health", "anyone", Health)
@@ -33,7 +38,7 @@ def get_health(service: Service) -> Json:
 
     Reads from the store too."""
     service.admin.topics.page(1, None)
-    return {"status": "ok"}
+    return {"status": "ok", "version": VERSION} | ({"commit": COMMIT} if COMMIT else {})
 
 
 class Metrics(Text):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from chalicelib import COMMIT, VERSION
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.telemetry.totals import BUCKETS_MS, Histogram, Totals
 
@@ -71,9 +72,16 @@ class _Instance:
         self._totals, self._process, self._look = totals, process, look
 
     def collect(self) -> Iterator[Metric]:
+        yield self._build()
         yield from self._backlogs()
         with self._totals.lock:
             yield from [*self._messages(), *self._store(), *self._durations()]
+
+    def _build(self) -> Metric:
+        text = "1, with the release that answers and the commit that it was packaged from."
+        gauge = GaugeMetricFamily(f"{PREFIX}build_info", text, labels=["version", "commit"])
+        gauge.add_metric([VERSION, COMMIT or "unknown"], 1)
+        return gauge
 
     def _backlogs(self) -> Iterator[Metric]:
         for number, (name, text) in enumerate(_BACKLOG.items()):

@@ -62,6 +62,11 @@ def recording(record: Record) -> Iterator[None]:
         _current.reset(token)
 
 
+def current() -> Record | None:
+    """That of the call which runs in this context."""
+    return _current.get()
+
+
 def count(name: str, number: int, topic: str, group: str = "") -> None:
     """This many messages of a topic, or of a group, were `produced`, `popped`, ..."""
     record = _current.get()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib import VERSION
+from infra.commit import commit
 from tests.support.deployment import SIGNING_KEYS, Deployment, deploy, new_token, run
 from tests.support.ministack import ROOT
 
@@ -92,6 +94,17 @@ def test_calls_without_the_right_are_denied_on_each_front(orders: Deployment) ->
 
 def test_a_sweep_is_run_by_hand(orders: Deployment) -> None:
     assert "error" not in orders.invoke("sweep", {"sweep": "revive"})
+
+
+def test_a_stack_has_tags_of_its_release(orders: Deployment) -> None:
+    (stack,) = orders.ministack.client("cloudformation").describe_stacks(StackName="decant-local")["Stacks"]
+    known = commit()
+    assert {tag["Key"]: tag["Value"] for tag in stack["Tags"]} == {
+        "application": "decant",
+        "stage": "local",
+        "version": VERSION,
+        **({"commit": known} if known else {}),
+    }
 
 
 def test_the_same_version_again_changes_nothing(orders: Deployment, packages: Path) -> None:

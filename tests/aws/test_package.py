@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from zstandard import backend_c  # type: ignore[attr-defined]
 
+from infra import commit as committed
 from infra import packaging, slimming
 from infra.packaging import MACHINE, Package
 from infra.slimming import is_wanted, loadable
@@ -37,9 +39,22 @@ def test_other_clones_make_the_same_bytes(package: Package, tmp_path: Path) -> N
     stray.write_bytes(b"old")
     (tmp_path / "chalicelib/notes.txt").write_text("to do")
     command = [sys.executable, "-m", "infra", "package", "--stage", "dev"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    history = {**os.environ, "GIT_DIR": _git_folder(), "GIT_WORK_TREE": str(ROOT)}
+    said = subprocess.run(command, cwd=tmp_path, env=history, capture_output=True, text=True, check=True).stdout
     assert package.hash in said
     assert (tmp_path / "packages/dev/code.zip").read_bytes() == package.code.read_bytes()
+
+
+def _git_folder() -> str:
+    command = ["git", "rev-parse", "--absolute-git-dir"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def test_a_commit_is_unknown_without_its_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committed, "ROOT", tmp_path)
+    assert committed.commit() == ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert committed.commit() == ""
 
 
 def test_what_is_kept_is_made_anew_when_other_files_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

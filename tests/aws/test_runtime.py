@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib import VERSION
 from chalicelib.base.limits import BODY_BYTES_MAX
+from infra.commit import commit
 from tests.support import events, runtime_api
 from tests.support.events import FRONTS, Json, Sent
 from tests.support.ministack import ROOT, Ministack, tool
@@ -114,6 +116,16 @@ def test_the_largest_body_fits_an_answer_over_mq(api: Function) -> None:
     assert acked == (204, "")
 
 
+def test_a_package_tells_the_commit_that_it_was_made_from(api: Function) -> None:
+    known = commit()
+    _, health = asked(api, events.url(Sent("GET", "/health")))
+    assert health == {"status": "ok", "version": VERSION, **({"commit": known} if known else {})}
+    _, document = asked(api, events.url(Sent("GET", "/openapi.json")))
+    assert document["info"]["version"] == (f"{VERSION}+{known}" if known else VERSION)
+    metrics = api.invoke(events.url(Sent("GET", "/metrics"))).result["body"]
+    assert f'decant_build_info{{commit="{known or "unknown"}",version="{VERSION}"}} 1.0' in metrics
+
+
 @pytest.mark.parametrize("event", [{}, [], "text", None])
 def test_an_event_that_is_no_request_is_answered_with_400(api: Function, event: Any) -> None:
     status, problem = asked(api, event)
@@ -160,6 +172,11 @@ def test_a_function_without_its_settings_says_so_in_the_log_alone(unpacked: Path
         assert "the service cannot be built: DECANT_ACCESS must be one of" in function.log
         assert problem["detail"].split()[2] in function.log
         assert '"ServerErrors":1' in function.log
+        lines = [json.loads(line) for line in function.log.splitlines()]
+        defect = next(line for line in lines if line.get("defect"))
+        assert {"level": "ERROR", "operation": "get_health", "trace_id": runtime_api.TRACE_ID}.items() <= defect.items()
+        assert re.fullmatch("[0-9a-f-]{36}", defect["request_id"])
+        assert "DECANT_ACCESS must be" in defect["stack"]
 
 
 # -- cold start -------------------------------------------------------------------------------------------------------

@@ -111,7 +111,15 @@ def test_an_unknown_path_is_404_and_shows_what_was_asked(client: Client, front: 
 def test_a_wrong_method_is_405_with_what_is_allowed(client: Client, front: Callable[[Sent], Json]) -> None:
     answer = answered(client, front(Sent("PATCH", "/topics/orders")))
     assert answer.problem == (405, "MethodNotAllowed")
-    assert answer.headers["Allow"] == "DELETE, GET, PUT"
+    assert answer.headers["Allow"] == "DELETE, GET, HEAD, PUT"
+
+
+@each_front
+def test_head_is_answered_without_a_body(client: Client, topic: Topic, front: Callable[[Sent], Json]) -> None:
+    for path, status in ((topic.path, 200), ("/topics/none", 404)):
+        answer = answered(client, front(Sent("HEAD", path)))
+        assert (answer.status, answer.raw) == (status, b"")
+        assert answer.headers == answered(client, front(Sent("GET", path))).headers
 
 
 @each_front

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.parser import text_string_to_metric_families
 
+from chalicelib import VERSION
 from chalicelib.admin import backlogs
 from chalicelib.api.about import Metrics
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, MINUTE_MS, PASSED_AT_ONCE_MAX
@@ -58,6 +59,10 @@ def test_the_backlog_of_each_group_is_told(client: Client, topic: Topic, group: 
         assert scrape.value("oldest_age_seconds", **place) == 1.5
     assert scrape.value("backlogs_timestamp_seconds") == clock.ms / 1_000
     assert scrape.value("backlogs_incomplete") == 0
+
+
+def test_the_release_is_told(client: Client) -> None:
+    assert Scrape(client).value("build_info", version=VERSION, commit="unknown") == 1
 
 
 def test_backlogs_are_read_once_a_minute(client: Client, topic: Topic, group: Group, clock: Clock) -> None:
@@ -254,6 +259,7 @@ def test_the_dashboard_reads_only_metrics_that_are_given(client: Client, topic: 
     read = set(re.findall(r"\bdecant_\w+", (ROOT / "infra/grafana.json").read_text()))
     assert {re.sub("_(total|bucket|sum|count)$", "", name) for name in read} - given == set()
     assert given - {re.sub("_(total|bucket|sum|count)$", "", name) for name in read} == {
+        "decant_build_info",
         "decant_buried_messages",
         "decant_extended_messages",
         "decant_moved_messages",

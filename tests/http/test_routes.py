@@ -29,6 +29,7 @@ ANSWERS = [
 ]
 PATHS = openapi.document()["paths"]
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+KNOWN = {path: {*map(str.upper, known), *(["HEAD"] if "get" in known else [])} for path, known in PATHS.items()}
 
 
 def _named(path: str) -> str:
@@ -38,7 +39,9 @@ def _named(path: str) -> str:
 
 def test_routes_and_documented_operations_are_the_same() -> None:
     routes = {(method, path) for path, methods in app.routes.items() for method in methods if path not in SQS_PATHS}
-    assert routes - {("DELETE", MESSAGES_PATH)} == set(documented.operations()), "that is an ack over MQ"
+    assert routes - {("DELETE", MESSAGES_PATH)} == {
+        (method, path) for path, known in KNOWN.items() for method in known
+    }, "that is an ack over MQ"
 
 
 def test_who_may_only_read_changes_nothing() -> None:
@@ -59,12 +62,25 @@ def test_the_service_serves_its_own_document(client: Client) -> None:
 
 
 def test_a_method_that_a_path_lacks_is_405_and_lists_the_allowed_ones(client: Client) -> None:
-    for path, known in PATHS.items():
+    for path, known in KNOWN.items():
         for method in METHODS:
-            if method.lower() not in known:
+            if method not in known:
                 answer = client.ask(method, _named(path))
                 assert answer.problem == (405, "MethodNotAllowed"), f"{method} {path}"
-                assert answer.headers["Allow"] == ", ".join(sorted(each.upper() for each in known))
+                assert answer.headers["Allow"] == ", ".join(sorted(known))
+
+
+@pytest.mark.parametrize("path", [path for path, known in KNOWN.items() if "HEAD" in known])
+def test_head_is_answered_as_get_is(client: Client, path: str) -> None:
+    client.topic("orders").group("billing")
+    got, headed = (client.ask(method, _named(path)) for method in ("GET", "HEAD"))
+    assert (headed.status, headed.headers) == (got.status, got.headers)
+
+
+def test_head_needs_the_rights_of_get(client: Client) -> None:
+    guarded = Client(client.store, client.clock, demand=Demand(requests=True))
+    assert guarded.ask("HEAD", "/topics").problem == (401, "Unauthenticated")
+    assert guarded.ask("HEAD", "/health").status == 200
 
 
 @pytest.mark.parametrize(

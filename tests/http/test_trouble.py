@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib import VERSION
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys
 from tests.support.client import Answer, Client, Group, Json, Topic, bodies, receipts
@@ -358,7 +359,7 @@ def test_two_defects_have_two_ids(store: TroubledStore, client: Client) -> None:
 
 
 def test_health_says_whether_the_store_answers(store: TroubledStore, client: Client) -> None:
-    assert (client.get("/health").status, client.get("/health").json) == (200, {"status": "ok"})
+    assert (client.get("/health").status, client.get("/health").json) == (200, {"status": "ok", "version": VERSION})
     store.before = unavailable("read")
     demand_unavailable(client.get("/health"))
 

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email.message import Message
 from typing import Any
 
@@ -59,22 +59,24 @@ def environment(**settings: str) -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)}, **settings}
 
 
-def launched(*arguments: str, **settings: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "local", *arguments]
+def launched(*arguments: str, program: Sequence[str] = ("-m", "local"), **settings: str) -> subprocess.Popen[str]:
+    """`program`: that of Python."""
+    command = [sys.executable, *program, *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=ROOT, env=environment(**settings), stdout=pipe, stderr=pipe, text=True)
 
 
 @contextlib.contextmanager
-def running(**settings: str) -> Iterator[Running]:
-    process = launched(**{"PORT": "0", **settings})
+def running(program: Sequence[str] = ("-m", "local"), **settings: str) -> Iterator[Running]:
+    process = launched(program=program, **{"PORT": "0", **settings})
     killer = threading.Timer(START_SECONDS, process.kill)
     killer.start()
     try:
-        assert process.stdout is not None
+        said = process.stderr if "json" in settings.values() else process.stdout
+        assert said is not None
         lines: list[str] = []
         while not lines or (lines[-1] and "/pop" not in lines[-1]):
-            lines.append(process.stdout.readline())
+            lines.append(said.readline())
         killer.cancel()
         assert lines[-1], process.communicate()
         yield Running(process, "".join(lines))

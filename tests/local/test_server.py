@@ -182,6 +182,62 @@ def test_requests_are_logged_when_asked_for() -> None:
     assert '"GET /health HTTP/1.1" 200' in errors
 
 
+DEFECT = """
+import logging, os, sys, warnings
+from chalicelib.admin.topics import Topics
+
+def page(*_: object) -> None:
+    logging.getLogger("some.library").warning("half a character: \\ud800")
+    warnings.warn("old")
+    raise KeyError("the inside")
+
+Topics.page = page
+from local import __main__
+os._exit(__main__.main([]))
+"""
+
+
+def printed_beside_a_defect(**settings: str) -> tuple[Running, str, str]:
+    """The server, and all that it printed but for the banner, on stdout and on stderr."""
+    with running(("-c", DEFECT), **settings) as server:
+        assert problem_of(server.ask("GET", "/health", traceparent=f"00-{TRACE_ID}-00f067aa0ba902b7-01"))[0] == 500
+        server.process.send_signal(signal.SIGTERM)
+        return server, *server.process.communicate(timeout=ANSWER_SECONDS)
+
+
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def test_lines_of_json_have_stdout_for_themselves_defects_among_them() -> None:
+    server, printed, errors = printed_beside_a_defect(LOG="json")
+    assert ("Decant listens on" in server.banner, errors) == (True, "")
+    library, python, defect, call = map(json.loads, printed.splitlines())
+    assert (library["level"], library["message"]) == ("WARNING", "half a character: \ud800")
+    assert "old" in python["message"]
+    assert {"level": "ERROR", "operation": "get_health", "error": "KeyError"}.items() <= defect.items()
+    assert "the inside" in defect["stack"]
+    assert defect["defect"] == call["defect"]
+    assert [line["trace_id"] for line in (library, python, defect, call)] == [TRACE_ID] * 4
+
+
+def test_a_defect_is_told_on_stderr_where_no_lines_are_written() -> None:
+    _, printed, errors = printed_beside_a_defect()
+    assert printed == ""
+    assert "decant: defect " in errors
+    assert "KeyError: 'the inside'" in errors
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"LOG": "xml"}, "LOG must be 0, 1 or json; it is 'xml'"),
+        ({"DECANT_LOG": "xml"}, "DECANT_LOG must be json or off; it is 'xml'"),
+    ],
+)
+def test_an_unknown_log_is_refused_in_one_line(settings: dict[str, str], named: str) -> None:
+    assert refusal(PORT="0", **settings) == f"decant: {named}\n"
+
+
 # -- HTTP -------------------------------------------------------------------------------------------------------------
 
 
@@ -249,18 +305,19 @@ def test_a_host_without_a_path_is_a_problem(server: Running) -> None:
 def test_a_method_that_a_path_does_not_know_is_a_problem(server: Running, method: str) -> None:
     answer = server.ask(method, "/topics/orders")
     assert problem_of(answer) == (405, "MethodNotAllowed")
-    assert answer[1]["allow"] == "DELETE, GET, PUT"
+    assert answer[1]["allow"] == "DELETE, GET, HEAD, PUT"
     assert problem_of(server.ask(method, "/nowhere")) == (404, "NotFound")
 
 
 def test_head_has_no_body_and_leaves_the_connection_usable(server: Running) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_SECONDS)
-    connection.request("HEAD", "/nowhere")
-    response = connection.getresponse()
-    assert (response.status, response.read()) == (404, b"")
-    assert int(response.headers["content-length"]) > 0
-    connection.request("GET", "/health")
-    assert connection.getresponse().status == 200
+    for path, status in (("/nowhere", 404), ("/health", 200)):
+        connection.request("HEAD", path)
+        headed = connection.getresponse()
+        assert (headed.status, headed.read()) == (status, b"")
+        connection.request("GET", path)
+        got = connection.getresponse()
+        assert int(headed.headers["content-length"]) == len(got.read()) > 0
     connection.close()
 
 

@@ -19,7 +19,7 @@ def test_without_the_version_a_request_is_for_the_routes(mq: Mq, client: Client,
     assert client.get(PATH).status == 200
     refused = client.ask("DELETE", PATH)
     assert refused.problem == (405, "MethodNotAllowed")
-    assert refused.headers["Allow"] == "GET, POST"
+    assert refused.headers["Allow"] == "GET, HEAD, POST"
     assert mq.ask("GET", query={"consumer": "billing"}).status == 200
 
 

@@ -29,7 +29,7 @@ def operation_of(method: str, path: str) -> Json | None:
     """The operation that answers this request; where the path does not have the method, any other of its operations:
     they say what a wrong method gets. None: no such path."""
     of_path = {known: operation for known, pattern, operation in _patterns() if pattern.fullmatch(path)}
-    return of_path.get(method) or next(iter(of_path.values()), None)
+    return of_path.get("GET" if method == "HEAD" else method) or next(iter(of_path.values()), None)
 
 
 @cache

@@ -18,6 +18,8 @@ from uuid import uuid4
 
 from tests.support.ministack import REGION, tool
 
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+
 ANSWER_SECONDS = 120
 """A machine may be busy."""
 
@@ -110,6 +112,7 @@ def _handler(function: Function) -> type[BaseHTTPRequestHandler]:
                 "Lambda-Runtime-Aws-Request-Id": request_id,
                 "Lambda-Runtime-Deadline-Ms": str(deadline_ms),
                 "Lambda-Runtime-Invoked-Function-Arn": f"arn:aws:lambda:{REGION}:123456789012:function:decant",
+                "Lambda-Runtime-Trace-Id": f"Root=1-{TRACE_ID[:8]}-{TRACE_ID[8:]};Sampled=0",
                 "Content-Type": "application/json",
                 "Content-Length": str(len(body)),
             }.items():

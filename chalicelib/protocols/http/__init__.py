@@ -11,6 +11,7 @@ is nacked, or not acked before its lease ends, is delivered again: every message
 - Errors are problems as in RFC 9457. `code` is stable and is what clients switch on.
 - A path that is not in this document is answered with 404 `NotFound`, as is one with an extra slash: `/topics/` is not
   `/topics`.
+- `HEAD` is answered as `GET` is, without the body. It has the same rights and the same effects.
 - 405 `MethodNotAllowed` is listed with every operation: it is the answer to any other method.
 - 413 `MessageTooLarge` is the answer to any request of more than {REQUEST_BYTES_MAX} bytes.
 - A request that failed has changed nothing, unless the answer is 503 and carries `"outcome": "unknown"`: then the

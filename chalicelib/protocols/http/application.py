@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from chalice.app import Chalice, Response
@@ -28,11 +27,10 @@ class Application(Chalice):
 
 def application() -> Application:
     """Its routes take any content type for JSON: `curl -d` sends a form's."""
-    app = Application(app_name="decant")
-    app.log.setLevel(logging.WARNING)  # Chalice would keep warnings of the logger "decant", which is ours, to itself
+    app = Application(app_name="decant", configure_logs=False)  # its logger is ours, with lines of another form
     for operation in OPERATIONS.values():
-        route = app.route(operation.path, methods=[operation.method], content_types=["*/*"], name=operation.name)
-        route(_view)
+        methods = ["GET", "HEAD"] if operation.method == "GET" else [operation.method]
+        app.route(operation.path, methods=methods, content_types=["*/*"], name=operation.name)(_view)
     for path in SQS_PATHS:
         app.route(path, methods=["GET", "POST"], content_types=["*/*"], name="sqs" + path)(_view)
     app.route(MESSAGES_PATH, methods=["DELETE"], content_types=["*/*"], name="mq_ack")(_view)

@@ -45,7 +45,9 @@ class Received(NamedTuple):
     event: Json
 
     def answered(self, response: Response) -> Json:
-        """The response as the front takes it."""
+        """The response as the front takes it. That to `HEAD` has no body: not every front would leave it out."""
+        if self.request.method == "HEAD":
+            response = response._replace(text="")
         return _answered(response, self.front.headers(self.event, response.headers))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from chalicelib import VERSION
+from chalicelib import COMMIT, VERSION
 from chalicelib.api import FAMILIES
 from chalicelib.api.operation import (
     CORRELATION_ID,
@@ -86,7 +86,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Decant",
-            "version": VERSION,
+            "version": f"{VERSION}+{COMMIT}" if COMMIT else VERSION,  # as semver.org has it
             "summary": "A message queue without brokers.",
             "description": filled(http.__doc__),
         },
@@ -182,7 +182,7 @@ _DETAILS = {
     401: "a token is needed, in the header 'Authorization: Bearer <token>'",
     403: "the token has no right to 'produce' for topic 'orders'",
     404: "topic 'orders' does not exist",
-    405: "method 'PATCH' is not allowed here; allowed are GET, PUT",
+    405: "method 'PATCH' is not allowed here; allowed are GET, HEAD, PUT",
     409: "message '0d2f6b91c47e5a3801t19b76e8eb00' of topic 'orders' was delivered",
     410: "the reply came after the deadline of its request",
     413: f"the bodies of field 'messages' are 5000000 bytes in all; at most {BODY_BYTES_MAX} fit",
@@ -199,7 +199,7 @@ _RETRY_AFTER = (
 )
 _HEADERS = {
     401: ("WWW-Authenticate", "How to authenticate.", {"type": "string"}, "Bearer"),
-    405: ("Allow", "The methods that the path has.", {"type": "string"}, "GET, PUT"),
+    405: ("Allow", "The methods that the path has.", {"type": "string"}, "GET, HEAD, PUT"),
     429: _RETRY_AFTER,
     503: _RETRY_AFTER,
 }

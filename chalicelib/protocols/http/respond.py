@@ -53,9 +53,10 @@ class Found(NamedTuple):
 
 
 def found(request: Request) -> Found:
-    """The operation of the path and the method."""
+    """The operation of the path and the method. `HEAD` asks for what `GET` does; whoever sends the response leaves out
+    its body."""
     operations, names = operations_at(request.path) or ({}, [])
-    operation = operations.get(request.method)
+    operation = operations.get("GET" if request.method == "HEAD" else request.method)
     if operation:
         answer = partial(_responded, request, operation, names)
         return Found(operation, answer, partial(_turned_away, request, operation, names))
@@ -85,7 +86,7 @@ def _unknown(request: Request) -> Response:
 
 
 def _not_allowed(request: Request, operations: Mapping[str, Operation]) -> Response:
-    allowed = ", ".join(sorted(operations))
+    allowed = ", ".join(sorted({*operations, *(["HEAD"] if "GET" in operations else [])}))
     refused = refusal(MethodNotAllowed(f"method {quoted(request.method)} is not allowed here; allowed are {allowed}"))
     return refused._replace(headers={**refused.headers, "Allow": allowed})
 
