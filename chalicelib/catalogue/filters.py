@@ -22,7 +22,8 @@ class FilterForms:
     expression over `tag`, `key` and `properties` is true. A message that does not match is settled when the group
     passes it, and counts as `ready` until then. A changed filter applies to messages that are not yet passed; the
     expression `'all'` selects every message again. The steps that an expression may take grow with the message's
-    `tag`, `key` and `properties`; a message that needs more does not match.
+    `tag`, `key` and `properties`; a message that needs more does not match. A pop judges messages until it has taken
+    some hundred thousand steps, and leaves the others to the next.
 
     tags: Tags.
     expression: JMESPath."""
