@@ -9,11 +9,11 @@ from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra import concurrency, packaging
+from infra import concurrency, leftovers, packaging
 from infra.addresses import addresses
 from infra.aws import Aws
 from infra.code_bucket import CodeBucket
-from infra.emulating import for_emulators
+from infra.emulating import CHANGE_SET, for_emulators
 from infra.errors import Stop
 from infra.naming import with_names
 from infra.stack import NOT_THERE, Change, Ending, Stack, Waiting
@@ -23,7 +23,7 @@ from infra.telling import Progress, ask, say, show
 
 def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: bool) -> None:
     """Packages, shows what would change, asks, and carries it out. Raises Stop if it fails or is declined."""
-    stack = Stack(aws.client("cloudformation"), stage.stack)
+    stack = Stack(aws.client("cloudformation"), stage.stack, CHANGE_SET if aws.endpoint else {})
     say(f"{stack.name} in account {aws.account}, region {aws.region}")
     stack.check_ready()
     package = packaging.package(stage, own, aws.region, out)
@@ -31,8 +31,7 @@ def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: boo
     concurrency.check(aws, stack, package.template)
     bucket = CodeBucket(aws, stage)
     bucket.ensure()
-    known = {"AWS::StackName": stack.name, "AWS::AccountId": aws.account, "AWS::Region": aws.region}
-    template = with_names(package.template, known)
+    template = with_names(package.template, leftovers.pseudo_parameters(aws, stage))
     url = bucket.put(package.code.read_bytes(), for_emulators(template) if aws.endpoint else template)
     _change(stack, url, {"application": "decant", "stage": stage.name}, says_yes)
     _tell(aws, stage, stack)
@@ -57,7 +56,8 @@ def _change(stack: Stack, template_url: str, tags: dict[str, str], says_yes: boo
 
 AFTERWARDS = {
     "UPDATE_ROLLBACK_COMPLETE": "it was rolled back: what was deployed before runs",
-    "ROLLBACK_COMPLETE": "it was rolled back: nothing runs; make undeploy removes the rest, then deploy again",
+    "ROLLBACK_COMPLETE": "it was rolled back: nothing runs; table and buckets are left; make undeploy lists them and "
+    "removes the rest, then deploy again: it takes them in",
 }
 
 
@@ -66,6 +66,7 @@ def _agree(stack: Stack, changes: Sequence[Change], says_yes: bool) -> None:
     losses = [change.name for change in changes if change.loses_messages]
     if losses:
         say(f"This removes {', '.join(losses)}, or leaves it behind, with all that it contains. Is an INFRA= missing?")
+    leftovers.tell_of_keys(changes)
     if losses and says_yes:
         raise Stop("YES=1 does not say yes to that; deploy at a terminal without it")
     if not ask(f"Carry this out on {stack.name}?", says_yes):
@@ -97,50 +98,23 @@ def undeploy(aws: Aws, stage: Stage, says_yes: bool) -> None:
     stack = Stack(aws.client("cloudformation"), stage.stack)
     if stack.status() in ("", "DELETE_COMPLETE"):
         say(f"there is no stack {stack.name} in {aws.region}")
+        leftovers.tell(aws, stage, [])
         return
     say(f"{stack.name} in account {aws.account}, region {aws.region}")
+    resources = list(stack.resources())
+    if leftovers.SECRET in [kind for kind, _, _ in resources]:
+        say(f"A deployment after this makes a new secret: {leftovers.KEYS_END}.")
     if not ask(f"Remove its {REMOVED}? Table and buckets are kept.", says_yes):
         raise Stop("declined; nothing has changed")
-    total = len(list(stack.resources()))
-    ending = _watched(total, stack.delete())
+    before = stack.events()
+    ending = _watched(len(resources), stack.delete())
     if ending.status not in NOT_THERE:
         raise Stop(f"{stack.cause(ending)}; run this again when that is mended")
-    _tell_what_is_kept(aws, ending, CodeBucket(aws, stage).name)
+    say("Removed.")
+    leftovers.tell(aws, stage, [*before, *ending.events])
 
 
 REMOVED = "functions, URLs and alarms, and the queue Failures with what waits in it"
-
-
-def _tell_what_is_kept(aws: Aws, ending: Ending, code_bucket: str) -> None:
-    say("Removed. The next deployment takes in again what the template names: its table, and the buckets of bodies and")
-    say("exports. To remove what is kept, with what it contains:")
-    for event in ending.events:
-        if event.status == "DELETE_SKIPPED" and event.kind in REMOVALS:
-            if event.kind == "AWS::DynamoDB::Table" and _is_protected(aws, event.physical):
-                say(f"  aws {UNPROTECT} {event.physical} --region {aws.region}")
-            say(f"  aws {REMOVALS[event.kind]}{event.physical} --region {aws.region}")
-    say(f"  aws {REMOVALS['AWS::S3::Bucket']}{code_bucket} --region {aws.region}")
-
-
-UNPROTECT = "dynamodb update-table --no-deletion-protection-enabled --table-name"
-
-REMOVALS = {
-    "AWS::DynamoDB::Table": "dynamodb delete-table --table-name ",
-    "AWS::Kinesis::Stream": "kinesis delete-stream --stream-name ",
-    "AWS::S3::Bucket": "s3 rb --force s3://",
-    "AWS::SQS::Queue": "sqs delete-queue --queue-url ",
-    "AWS::SecretsManager::Secret": "secretsmanager delete-secret --secret-id ",
-}
-"""Of what is kept, by type: the command, before the name."""
-
-
-def _is_protected(aws: Aws, table: str) -> bool:
-    """From deletion. True, too, if the caller may not know."""
-    try:
-        described = aws.client("dynamodb").describe_table(TableName=table)["Table"]
-    except ClientError:
-        return True
-    return bool(described.get("DeletionProtectionEnabled"))
 
 
 def _watched(total: int, waiting: Waiting) -> Ending:
