@@ -33,7 +33,7 @@ def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: boo
     bucket.ensure()
     template = with_names(package.template, leftovers.pseudo_parameters(aws, stage))
     url = bucket.put(package.code.read_bytes(), for_emulators(template) if aws.endpoint else template)
-    _change(stack, url, {"application": "decant", "stage": stage.name}, says_yes)
+    _change(stack, url, stage.tags, says_yes)
     _tell(aws, stage, stack)
 
 
