@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -78,6 +81,7 @@ def _tell(aws: Aws, stage: Stage, stack: Stack) -> None:
     found = addresses(aws, stack)
     say(f"REST API:     {found.url}")
     say(f"function URL: {found.function_url or 'none'}")
+    say(f"SQS clients:  {found.sqs_url}{_how_to_find(urlsplit(found.sqs_url).hostname)}")
     for name, function in sorted(found.functions.items()):
         say(f"  {name:10} {function}")
     if stage.access == "tokens":
@@ -85,6 +89,16 @@ def _tell(aws: Aws, stage: Stage, stack: Stack) -> None:
     elif stage.access == "none":
         say("Everybody who knows these URLs may do everything: the stage says access: none.")
     print(json.dumps(found.as_json()))
+
+
+def _how_to_find(host: str | None) -> str:
+    """Emulators have names in `localhost`, which some machines find by themselves."""
+    if not host or not host.endswith(".localhost"):
+        return ""
+    with suppress(OSError):
+        socket.getaddrinfo(host, None)
+        return ""
+    return f" (this machine does not find it: add '127.0.0.1 {host}' to /etc/hosts)"
 
 
 FIRST_RIGHTS = '[{"operations":["produce","consume","read","admin"],"topics":"*","groups":"*"}]'

@@ -129,5 +129,5 @@ def test_emulators_get_an_alarm_on_a_metric_for_one_on_an_expression() -> None:
         {"Id": "m", "MetricStat": {"Metric": metric, "Stat": "Sum", "Period": 60}},
     ]
     alarm = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Metrics": watched, "Threshold": 1}}
-    [made] = for_emulators({"Resources": {"Alarm": alarm}})["Resources"].values()
+    made = for_emulators({"Resources": {"Alarm": alarm}})["Resources"]["Alarm"]
     assert made["Properties"] == {**metric, "Statistic": "Sum", "Period": 60, "Threshold": 1}
