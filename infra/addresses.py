@@ -18,6 +18,8 @@ from infra.stack import Stack
 class Addresses:
     url: str
     function_url: str | None
+    sqs_url: str
+    """Where clients of SQS call, which sign host and path."""
     functions: dict[str, str]
     """The names of the Lambda functions, by those in `app.py`; `api` takes HTTP requests."""
     table: str
@@ -30,7 +32,7 @@ def addresses(aws: Aws, stack: Stack) -> Addresses:
     """Raises Stop if the stack is not there, or has no table."""
     if not stack.exists():
         raise Stop(f"there is no stack {stack.name} in {aws.region}; make deploy makes it")
-    functions, table, rest = {}, None, ""
+    functions, table, rest, outputs = {}, None, "", stack.outputs()
     for kind, name, physical in stack.resources():
         if kind == "AWS::Lambda::Function":
             functions["api" if name == "APIHandler" else _snake(name)] = physical
@@ -40,10 +42,12 @@ def addresses(aws: Aws, stack: Stack) -> Addresses:
             rest = physical
     if table is None:
         raise Stop(f"the stack {stack.name} has no table: it was not made by make deploy, or its template lacks it")
-    url, function_url = stack.outputs().get("EndpointURL", ""), _function_url(aws, functions["api"])
+    url, function_url = outputs.get("EndpointURL", ""), _function_url(aws, functions["api"])
+    sqs_url = function_url or url
     if aws.endpoint:
         url, function_url = _emulated(aws.endpoint, rest, url, function_url)
-    return Addresses(url.rstrip("/"), function_url and function_url.rstrip("/"), functions, table)
+        sqs_url = outputs.get("HttpUrl", "")
+    return Addresses(url.rstrip("/"), function_url and function_url.rstrip("/"), sqs_url.rstrip("/"), functions, table)
 
 
 def _function_url(aws: Aws, function: str) -> str | None:

@@ -69,4 +69,5 @@ def explained() -> Iterator[None]:
 
 def is_missing(error: ClientError) -> bool:
     """Whether it says that what was asked for does not exist."""
-    return error.response["ResponseMetadata"]["HTTPStatusCode"] == 404
+    answer = error.response
+    return answer["ResponseMetadata"]["HTTPStatusCode"] == 404 or answer["Error"]["Code"] == "ResourceNotFoundException"

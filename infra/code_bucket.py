@@ -27,11 +27,12 @@ class CodeBucket:
     def __init__(self, aws: Aws, stage: Stage) -> None:
         self._s3 = aws.client("s3")
         self._region = aws.region
+        self._own_tags = stage.own_tags
         self._owner = {"ExpectedBucketOwner": aws.account}
         self.name = f"{stage.stack}-code-{aws.account}-{aws.region}"
 
     def ensure(self) -> None:
-        """Makes the bucket if it is missing. Nothing in it can be made public."""
+        """Makes the bucket if it is missing. Nothing in it can be made public. It has the tags of the stage."""
         try:
             self._s3.head_bucket(Bucket=self.name, **self._owner)
         except ClientError as error:
@@ -41,6 +42,9 @@ class CodeBucket:
             made = {} if self._region == FIRST_REGION else {"CreateBucketConfiguration": place}
             self._s3.create_bucket(Bucket=self.name, **made)
         self._s3.put_public_access_block(Bucket=self.name, PublicAccessBlockConfiguration=PRIVATE, **self._owner)
+        if self._own_tags:
+            tags = {"TagSet": [{"Key": name, "Value": value} for name, value in self._own_tags.items()]}
+            self._s3.put_bucket_tagging(Bucket=self.name, Tagging=tags, **self._owner)
 
     def put(self, code: bytes, template: Template) -> str:
         """Returns the URL of the template, with its functions' code at its place in the bucket."""

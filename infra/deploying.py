@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from chalicelib import VERSION
-from infra import concurrency, packaging
+from infra import concurrency, leftovers, packaging
 from infra.addresses import addresses
 from infra.aws import Aws
 from infra.code_bucket import CodeBucket
 from infra.commit import commit
-from infra.emulating import for_emulators
+from infra.emulating import CHANGE_SET, for_emulators
 from infra.errors import Stop
 from infra.naming import with_names
 from infra.stack import NOT_THERE, Change, Ending, Stack, Waiting
@@ -25,7 +28,7 @@ from infra.telling import Progress, ask, say, show
 
 def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: bool) -> None:
     """Packages, shows what would change, asks, and carries it out. Raises Stop if it fails or is declined."""
-    stack = Stack(aws.client("cloudformation"), stage.stack)
+    stack = Stack(aws.client("cloudformation"), stage.stack, CHANGE_SET if aws.endpoint else {})
     say(f"{stack.name} in account {aws.account}, region {aws.region}")
     stack.check_ready()
     package = packaging.package(stage, own, aws.region, out)
@@ -33,10 +36,9 @@ def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: boo
     concurrency.check(aws, stack, package.template)
     bucket = CodeBucket(aws, stage)
     bucket.ensure()
-    known = {"AWS::StackName": stack.name, "AWS::AccountId": aws.account, "AWS::Region": aws.region}
-    template = with_names(package.template, known)
+    template = with_names(package.template, leftovers.pseudo_parameters(aws, stage))
     url = bucket.put(package.code.read_bytes(), for_emulators(template) if aws.endpoint else template)
-    _change(stack, url, {"application": "decant", "stage": stage.name, **_release()}, says_yes)
+    _change(stack, url, {**stage.tags, **_release()}, says_yes)
     _tell(aws, stage, stack)
 
 
@@ -64,7 +66,8 @@ def _change(stack: Stack, template_url: str, tags: dict[str, str], says_yes: boo
 
 AFTERWARDS = {
     "UPDATE_ROLLBACK_COMPLETE": "it was rolled back: what was deployed before runs",
-    "ROLLBACK_COMPLETE": "it was rolled back: nothing runs; make undeploy removes the rest, then deploy again",
+    "ROLLBACK_COMPLETE": "it was rolled back: nothing runs; table and buckets are left; make undeploy lists them and "
+    "removes the rest, then deploy again: it takes them in",
 }
 
 
@@ -73,6 +76,7 @@ def _agree(stack: Stack, changes: Sequence[Change], says_yes: bool) -> None:
     losses = [change.name for change in changes if change.loses_messages]
     if losses:
         say(f"This removes {', '.join(losses)}, or leaves it behind, with all that it contains. Is an INFRA= missing?")
+    leftovers.tell_of_keys(changes)
     if losses and says_yes:
         raise Stop("YES=1 does not say yes to that; deploy at a terminal without it")
     if not ask(f"Carry this out on {stack.name}?", says_yes):
@@ -84,6 +88,7 @@ def _tell(aws: Aws, stage: Stage, stack: Stack) -> None:
     found = addresses(aws, stack)
     say(f"REST API:     {found.url}")
     say(f"function URL: {found.function_url or 'none'}")
+    say(f"SQS clients:  {found.sqs_url}{_how_to_find(urlsplit(found.sqs_url).hostname)}")
     for name, function in sorted(found.functions.items()):
         say(f"  {name:10} {function}")
     if stage.access == "tokens":
@@ -91,6 +96,16 @@ def _tell(aws: Aws, stage: Stage, stack: Stack) -> None:
     elif stage.access == "none":
         say("Everybody who knows these URLs may do everything: the stage says access: none.")
     print(json.dumps(found.as_json()))
+
+
+def _how_to_find(host: str | None) -> str:
+    """Emulators have names in `localhost`, which some machines find by themselves."""
+    if not host or not host.endswith(".localhost"):
+        return ""
+    with suppress(OSError):
+        socket.getaddrinfo(host, None)
+        return ""
+    return f" (this machine does not find it: add '127.0.0.1 {host}' to /etc/hosts)"
 
 
 FIRST_RIGHTS = '[{"operations":["produce","consume","read","admin"],"topics":"*","groups":"*"}]'
@@ -104,50 +119,23 @@ def undeploy(aws: Aws, stage: Stage, says_yes: bool) -> None:
     stack = Stack(aws.client("cloudformation"), stage.stack)
     if stack.status() in ("", "DELETE_COMPLETE"):
         say(f"there is no stack {stack.name} in {aws.region}")
+        leftovers.tell(aws, stage, [])
         return
     say(f"{stack.name} in account {aws.account}, region {aws.region}")
+    resources = list(stack.resources())
+    if leftovers.SECRET in [kind for kind, _, _ in resources]:
+        say(f"A deployment after this makes a new secret: {leftovers.KEYS_END}.")
     if not ask(f"Remove its {REMOVED}? Table and buckets are kept.", says_yes):
         raise Stop("declined; nothing has changed")
-    total = len(list(stack.resources()))
-    ending = _watched(total, stack.delete())
+    before = stack.events()
+    ending = _watched(len(resources), stack.delete())
     if ending.status not in NOT_THERE:
         raise Stop(f"{stack.cause(ending)}; run this again when that is mended")
-    _tell_what_is_kept(aws, ending, CodeBucket(aws, stage).name)
+    say("Removed.")
+    leftovers.tell(aws, stage, [*before, *ending.events])
 
 
 REMOVED = "functions, URLs and alarms, and the queue Failures with what waits in it"
-
-
-def _tell_what_is_kept(aws: Aws, ending: Ending, code_bucket: str) -> None:
-    say("Removed. The next deployment takes in again what the template names: its table, and the buckets of bodies and")
-    say("exports. To remove what is kept, with what it contains:")
-    for event in ending.events:
-        if event.status == "DELETE_SKIPPED" and event.kind in REMOVALS:
-            if event.kind == "AWS::DynamoDB::Table" and _is_protected(aws, event.physical):
-                say(f"  aws {UNPROTECT} {event.physical} --region {aws.region}")
-            say(f"  aws {REMOVALS[event.kind]}{event.physical} --region {aws.region}")
-    say(f"  aws {REMOVALS['AWS::S3::Bucket']}{code_bucket} --region {aws.region}")
-
-
-UNPROTECT = "dynamodb update-table --no-deletion-protection-enabled --table-name"
-
-REMOVALS = {
-    "AWS::DynamoDB::Table": "dynamodb delete-table --table-name ",
-    "AWS::Kinesis::Stream": "kinesis delete-stream --stream-name ",
-    "AWS::S3::Bucket": "s3 rb --force s3://",
-    "AWS::SQS::Queue": "sqs delete-queue --queue-url ",
-    "AWS::SecretsManager::Secret": "secretsmanager delete-secret --secret-id ",
-}
-"""Of what is kept, by type: the command, before the name."""
-
-
-def _is_protected(aws: Aws, table: str) -> bool:
-    """From deletion. True, too, if the caller may not know."""
-    try:
-        described = aws.client("dynamodb").describe_table(TableName=table)["Table"]
-    except ClientError:
-        return True
-    return bool(described.get("DeletionProtectionEnabled"))
 
 
 def _watched(total: int, waiting: Waiting) -> Ending:

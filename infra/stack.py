@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -93,8 +93,10 @@ Waiting = Callable[[Callable[[Event], None]], Ending]
 
 
 class Stack:
-    def __init__(self, cloudformation: Any, name: str) -> None:
+    def __init__(self, cloudformation: Any, name: str, options: Mapping[str, Any] | None = None) -> None:
+        """`options`: of its change sets, besides those that each has."""
         self._client = cloudformation
+        self._options = options or {}
         self.name = name
 
     def status(self) -> str:
@@ -129,6 +131,7 @@ class Stack:
             Capabilities=CAPABILITIES,
             ImportExistingResources=is_new,
             Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+            **self._options,
         )
         described = self._wait_for_change_set(change_set)
         if described["Status"] != "FAILED":
@@ -225,6 +228,10 @@ class Stack:
             if status == "DELETE_COMPLETE" or (events and not status.endswith("_IN_PROGRESS")):
                 return Ending(status, events)
             time.sleep(next(pauses))
+
+    def events(self) -> list[Event]:
+        """All that happened to the stack since it was first proposed, the oldest first."""
+        return self._events_since(None, self.name)[1]
 
     def _events_since(self, seen: str | None, stack: str) -> tuple[list[str], list[Event]]:
         """The ids and the events after this one, the oldest first."""

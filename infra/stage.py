@@ -4,6 +4,8 @@
 
     access: tokens      # or iam, or none: everybody who knows the URL may do everything
     alarms: off         # on by default; each costs $0.10 a month
+    tags:               # of the stack, and so of its resources; costs can be told apart by them
+      team: payments
     settings:           # environment variables of all functions, see docs/running.md
       DECANT_LOG: json
     template:           # laid over the parts in infra/parts
@@ -25,9 +27,12 @@ PARTS = INFRA / "parts"
 STAGES = INFRA / "stages"
 
 ACCESSES = ("tokens", "iam", "none")
-KEYS = ("access", "alarms", "settings", "template")
+KEYS = ("access", "alarms", "tags", "settings", "template")
 CHOICES = {"DECANT_LOG": ("json", "off"), "DECANT_FUNCTION_ACCESS": ("iam", "tokens")}
 """Settings that have only these values: with another one no function would start."""
+
+TAGS_MAX, TAG_NAME_CHARS_MAX, TAG_CHARS_MAX = 40, 128, 256
+"""AWS takes 50 tags of a resource, some of them ours, Chalice's and its own."""
 
 NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
 """Names of buckets, of at most 63 characters, contain it."""
@@ -40,10 +45,15 @@ class Stage:
     settings: dict[str, str] = field(default_factory=dict)
     template: Template = field(default_factory=dict)
     has_alarms: bool = True
+    own_tags: dict[str, str] = field(default_factory=dict)
 
     @property
     def stack(self) -> str:
         return f"decant-{self.name}"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {**self.own_tags, "application": "decant", "stage": self.name}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -73,10 +83,11 @@ def _checked(name: str, path: Path, content: Template) -> Stage:
     has_alarms = content.get("alarms", True)
     if not isinstance(has_alarms, bool):
         raise Stop(f"'alarms' in {path} must be on or off; it is {has_alarms!r}")
-    settings, template = (_mapping(content, key, path) for key in ("settings", "template"))
+    settings, template, tags = (_mapping(content, key, path) for key in ("settings", "template", "tags"))
     _check_settings(settings, access, path)
+    _check_tags(tags, path)
     check_mappings(template, path)
-    return Stage(name, access, settings, template, has_alarms)
+    return Stage(name, access, settings, template, has_alarms, tags)
 
 
 def _mapping(content: Template, key: str, path: Path) -> dict[str, Any]:
@@ -96,3 +107,21 @@ def _check_settings(settings: dict[str, Any], access: str, path: Path) -> None:
             )
     if settings.get("DECANT_FUNCTION_ACCESS") == "tokens" != access:
         raise Stop(f"'DECANT_FUNCTION_ACCESS' in {path} can be 'tokens' only with access: tokens; that is {access}")
+
+
+def _check_tags(tags: dict[str, Any], path: Path) -> None:
+    if len(tags) > TAGS_MAX:
+        raise Stop(f"'tags' in {path} can be {TAGS_MAX} at most; there are {len(tags)}")
+    for name, value in tags.items():
+        if not isinstance(name, str) or not 0 < len(name) <= TAG_NAME_CHARS_MAX or name.lower().startswith("aws:"):
+            raise Stop(
+                f"the name of each of the 'tags' in {path} must be a text of at most {TAG_NAME_CHARS_MAX} characters "
+                f"that does not begin with 'aws:'; it is {name!r}"
+            )
+        if name in ("application", "stage"):
+            raise Stop(f"'{name}' in 'tags' of {path} is a tag that each stage has already")
+        if not isinstance(value, str) or len(value) > TAG_CHARS_MAX:
+            raise Stop(
+                f"'{name}' in 'tags' of {path} must be a text, in quotes, of at most {TAG_CHARS_MAX} characters; "
+                f"it is {value!r}"
+            )

@@ -38,6 +38,14 @@ def test_it_is_made_once_and_private(aws: Aws, ministack: Ministack) -> None:
     assert set(blocked.values()) == {True}
 
 
+def test_it_has_the_tags_of_the_stage(aws: Aws, ministack: Ministack) -> None:
+    bucket = CodeBucket(aws, Stage("tagged", "tokens", own_tags={"team": "payments"}))
+    bucket.ensure()
+    assert ministack.client("s3").get_bucket_tagging(Bucket=bucket.name)["TagSet"] == [
+        {"Key": "team", "Value": "payments"}
+    ]
+
+
 @pytest.mark.usefixtures("aws")
 def test_it_is_made_in_the_first_region_too() -> None:
     bucket = CodeBucket(Aws("us-east-1"), STAGE)

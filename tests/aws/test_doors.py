@@ -11,6 +11,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from infra import deploying
 from tests.support.deployment import Deployment
 from tests.support.ministack import REGION
 from tests.support.mq_clients import ROUND, by_node, by_python, puts
@@ -27,18 +28,26 @@ def key(deployed: Deployment) -> Key:
     return token
 
 
+def found_at(monkeypatch: pytest.MonkeyPatch, host: str | None, address: str, port: int | None = None) -> None:
+    """Makes the host found there, as a line in /etc/hosts would; `port`: at another port, too."""
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda name, asked, *more, **options: (
+            resolve(address, port or asked, *more, **options)
+            if name == host
+            else resolve(name, asked, *more, **options)
+        ),
+    )
+
+
 @pytest.fixture
 def url(deployed: Deployment, monkeypatch: pytest.MonkeyPatch) -> str:
     """The function URL under the host that it has in AWS, which clients sign: it is found at the emulator."""
     host = f"{deployed.function_url.rsplit('/', 1)[1]}.lambda-url.{REGION}.on.aws"
-    at, resolve = urlsplit(deployed.ministack.endpoint), socket.getaddrinfo
-    monkeypatch.setattr(
-        socket,
-        "getaddrinfo",
-        lambda name, port, *more, **options: (
-            resolve(at.hostname, at.port, *more, **options) if name == host else resolve(name, port, *more, **options)
-        ),
-    )
+    at = urlsplit(deployed.ministack.endpoint)
+    found_at(monkeypatch, host, str(at.hostname), at.port)
     return f"http://{host}"
 
 
@@ -63,6 +72,27 @@ def test_the_client_of_boto3_sends_receives_and_deletes(url: str, key: Key) -> N
     sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
     numbers = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
     assert (numbers["ApproximateNumberOfMessages"], numbers["ApproximateNumberOfMessagesNotVisible"]) == ("0", "0")
+
+
+def test_the_address_that_a_deployment_prints_is_one_for_clients(
+    deployed: Deployment, key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found_at(monkeypatch, urlsplit(deployed.sqs_url).hostname, "127.0.0.1")
+    sqs = boto3.client("sqs", **options(deployed.sqs_url, key))
+    queue = sqs.create_queue(QueueName="as-printed")["QueueUrl"]
+    assert queue == f"{deployed.sqs_url}/000000000000/as-printed"
+    sent = sqs.send_message(QueueUrl=queue, MessageBody="a")
+    [message] = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5)["Messages"]
+    assert message["MessageId"] == sent["MessageId"]
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+
+
+def test_a_machine_that_does_not_find_that_address_is_told_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = "a.execute-api.localhost"
+    found_at(monkeypatch, host, "nowhere.invalid")
+    assert f"add '127.0.0.1 {host}' to /etc/hosts" in deploying._how_to_find(host)
+    found_at(monkeypatch, host, "127.0.0.1")
+    assert deploying._how_to_find(host) == deploying._how_to_find("sqs.example.org") == ""
 
 
 def test_the_resource_of_boto3_sends_receives_and_deletes(url: str, key: Key) -> None:

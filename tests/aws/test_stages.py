@@ -50,8 +50,13 @@ def test_a_stage_that_does_not_say_who_may_call_it_is_refused(tmp_path: Path, te
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("acces: iam", "has a key 'acces'; keys are access, alarms, settings, template"),
+        ("acces: iam", "has a key 'acces'; keys are access, alarms, tags, settings, template"),
         ("alarms: none", "'alarms' in .* must be on or off; it is 'none'"),
+        ("tags: text", "'tags' in .* must be a mapping"),
+        ("tags: {team: 7}", "'team' in 'tags' of .* must be a text, in quotes, of at most 256 characters; it is 7"),
+        ("tags: {aws:team: a}", "'tags' in .* does not begin with 'aws:'; it is 'aws:team'"),
+        ("tags: {stage: a}", "'stage' in 'tags' of .* is a tag that each stage has already"),
+        (f"tags: {dict.fromkeys(map(str, range(41)), 'a')}", "'tags' in .* can be 40 at most; there are 41"),
         ("settings: [a]", "'settings' in .* must be a mapping"),
         ("template: text", "'template' in .* must be a mapping"),
         ("settings: {DECANT_X: 1}", "'DECANT_X' in 'settings' of .* must be a text, in quotes; it is 1"),
@@ -64,6 +69,11 @@ def test_a_stage_that_does_not_say_who_may_call_it_is_refused(tmp_path: Path, te
 def test_mistakes_in_a_stage_are_named(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(Stop, match=reason):
         _stage(tmp_path, f"access: tokens\n{text}")
+
+
+def test_a_stage_has_tags_of_its_own_beside_ours(tmp_path: Path) -> None:
+    stage = _stage(tmp_path, "access: tokens\ntags: {team: payments, cost-center: '42'}")
+    assert stage.tags == {"team": "payments", "cost-center": "42", "application": "decant", "stage": "dev"}
 
 
 def test_functions_ask_for_tokens_only_where_all_do(tmp_path: Path) -> None:
@@ -119,5 +129,5 @@ def test_emulators_get_an_alarm_on_a_metric_for_one_on_an_expression() -> None:
         {"Id": "m", "MetricStat": {"Metric": metric, "Stat": "Sum", "Period": 60}},
     ]
     alarm = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Metrics": watched, "Threshold": 1}}
-    [made] = for_emulators({"Resources": {"Alarm": alarm}})["Resources"].values()
+    made = for_emulators({"Resources": {"Alarm": alarm}})["Resources"]["Alarm"]
     assert made["Properties"] == {**metric, "Statistic": "Sum", "Period": 60, "Threshold": 1}

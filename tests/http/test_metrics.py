@@ -264,3 +264,9 @@ def test_the_dashboard_reads_only_metrics_that_are_given(client: Client, topic: 
         "decant_extended_messages",
         "decant_moved_messages",
     }
+
+
+def test_the_alert_rules_read_only_metrics_that_are_given(client: Client, topic: Topic) -> None:
+    given = {family.name for family in text_string_to_metric_families(client.get("/metrics").json)}
+    read = set(re.findall(r"\bdecant_\w+", (ROOT / "infra/alerts.yaml").read_text()))
+    assert {re.sub("_(total|bucket)$", "", name) for name in read} - given == set()

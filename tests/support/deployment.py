@@ -27,6 +27,7 @@ class Deployment:
     ministack: Ministack
     url: str
     function_url: str
+    sqs_url: str
     functions: dict[str, str]
     table: str
     token: str | None = None
