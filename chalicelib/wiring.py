@@ -5,12 +5,12 @@ Environment: `DECANT_STORE` ("dynamodb", or within this process "memory", our ow
 `DECANT_TABLE`, `DECANT_BUCKET` (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters) or
 `DECANT_SIGNING_KEY_FROM` (where several are kept: "ssm:<name>" or "secretsmanager:<ARN>"; without either a key is made
 once and kept in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
-`DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_LOG` ("json" or "off": whether each call writes a log
-line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in),
-`DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), `DECANT_ACCOUNT` (12 digits,
-which the URLs and ARNs of SQS queues have), `DECANT_MQ_INSTANCE` (which clients of MQ over HTTP must name),
-`DECANT_INGEST` and `DECANT_INGEST_REJECTS` (what the records of event sources become, and the topic of those that
-cannot be stored), and what boto3 reads.
+`DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_STACK` (in Lambda: the stack of the stage, without
+which no function works), `DECANT_LOG` ("json" or "off": whether each call writes a log line; "json" is the default in
+Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in), `DECANT_FUNCTION_ACCESS` ("iam", or "tokens":
+who invokes a function shows a token too), `DECANT_ACCOUNT` (12 digits, which the URLs and ARNs of SQS queues have),
+`DECANT_MQ_INSTANCE` (which clients of MQ over HTTP must name), `DECANT_INGEST` and `DECANT_INGEST_REJECTS` (what the
+records of event sources become, and the topic of those that cannot be stored), and what boto3 reads.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
+from chalicelib.base.errors import Internal
 from chalicelib.base.runtime import system
 from chalicelib.catalogue.configured_keys import KEY_CHARS_MIN, ConfiguredKeys
 from chalicelib.catalogue.signing_key import Configured
@@ -61,6 +62,7 @@ def api() -> Api:
 
 
 def _built() -> Api:
+    check_stage()
     api = Api(Service(store(), system(), signing_key(), _HOOKS, outside(), has_access_keys()), demand())
     if is_logging():
         api.service.telemetry.log_to(_to_stdout, _stack() if is_deployed() else None)
@@ -97,8 +99,21 @@ def telemetry() -> Telemetry | None:
     return unbuilt
 
 
-def _stack() -> str:
-    return os.environ.get("DECANT_STACK", table_name())
+def _stack() -> str | None:
+    return os.environ.get("DECANT_STACK")
+
+
+def check_stage() -> None:
+    """Raises Internal in a function of Lambda that is of no stage: `chalice deploy` makes such functions, without
+    settings or rights. The templates of stages set `DECANT_STACK` for every function."""
+    if is_deployed() and not _stack():
+        raise Internal(WITHOUT_STAGE)
+
+
+WITHOUT_STAGE = (
+    "this function is of no stage, as DECANT_STACK is not set: `chalice deploy` cannot deploy Decant; run "
+    "`chalice delete`, then `make deploy STAGE=dev` (docs/deploying.md)"
+)
 
 
 def is_logging() -> bool:
@@ -232,11 +247,8 @@ def _invoke_nothing(*_call: object) -> Answer:
 
 
 def push_function() -> str | None:
-    """The name of the function that runs the push: the one set, or in Lambda the `push` of the same stage, whose name
-    Chalice begins with that of the app and the stage. None: only the schedule runs it."""
-    own = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
-    derived = "-".join([*own.split("-")[:2], "push"]) if own else None
-    return os.environ.get("DECANT_PUSH_FUNCTION", derived)
+    """The name of the function that runs the push. None: only the schedule runs it."""
+    return os.environ.get("DECANT_PUSH_FUNCTION")
 
 
 def table_name() -> str:
@@ -275,7 +287,8 @@ def ingest_rejects() -> str | None:
 
 
 def export() -> dict[str, Any]:
-    """Requests the day's export from AWS, see `store.dynamodb.exports`."""
+    """Requests the day's export from AWS, see `store.dynamodb.exports`. Raises Internal, as `check_stage` does."""
+    check_stage()
     bucket = os.environ.get("DECANT_EXPORT_BUCKET")
     if not bucket:
         return {"exports": [], "reason": "DECANT_EXPORT_BUCKET, where exports go, is not set"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from botocore.exceptions import BotoCoreError, ClientError
 
 from chalicelib import VERSION
-from infra import packaging
+from infra import concurrency, packaging
 from infra.addresses import addresses
 from infra.aws import Aws
 from infra.code_bucket import CodeBucket
@@ -30,6 +30,7 @@ def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: boo
     stack.check_ready()
     package = packaging.package(stage, own, aws.region, out)
     say(f"packaged {package.code.stat().st_size / 1e6:.1f} MB")
+    concurrency.check(aws, stack, package.template)
     bucket = CodeBucket(aws, stage)
     bucket.ensure()
     known = {"AWS::StackName": stack.name, "AWS::AccountId": aws.account, "AWS::Region": aws.region}

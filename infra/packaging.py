@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import slimming, sources
+from infra.alarms import without_alarms
 from infra.commit import commit
 from infra.errors import Stop
 from infra.fronts import with_fronts
@@ -31,6 +32,7 @@ from infra.stage import PARTS, Stage
 ROOT = Path(__file__).parent.parent
 PACKAGES = ROOT / "packages"
 
+APP = "decant"
 CODE = "code.zip"
 TEMPLATE = "template.json"
 
@@ -88,7 +90,7 @@ def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template
     mine = map(load_template, own)
     whole: Template = reduce(merged, [*map(load, parts), environment, stage.template, *mine], generated)
     sources.check(whole)
-    return whole
+    return whole if stage.has_alarms else without_alarms(whole)
 
 
 # -- what others made -------------------------------------------------------------------------------------------------
@@ -160,8 +162,9 @@ def _by_chalice(stage: Stage, project: Path, region: str) -> tuple[Template, lis
 
 
 def _copy_project(stage: Stage, project: Path) -> None:
-    """The app in a folder of its own, without what lies about in a clone, in a stage that Chalice knows. Its policies
-    are empty: the parts have them."""
+    """The app in a folder of its own, without what lies about in a clone, in a stage that Chalice knows, under the name
+    of the app: the one in its own file only keeps apart what `chalice deploy` makes. Its policies are empty: the parts
+    have them."""
     shutil.copytree(ROOT / "chalicelib", project / "chalicelib", ignore=_all_but_sources)
     shutil.copy(ROOT / "app.py", project)
     with (project / "chalicelib/__init__.py").open("a") as about:
@@ -170,7 +173,7 @@ def _copy_project(stage: Stage, project: Path) -> None:
     config: dict[str, Any] = json.loads((ROOT / ".chalice/config.json").read_text())
     one = {**config["stages"]["dev"], "autogen_policy": False, "iam_policy_file": "policy.json"}
     (project / ".chalice").mkdir()
-    (project / ".chalice/config.json").write_text(json.dumps({**config, "stages": {stage.name: one}}))
+    (project / ".chalice/config.json").write_text(json.dumps({**config, "app_name": APP, "stages": {stage.name: one}}))
     (project / ".chalice/policy.json").write_text(json.dumps({"Version": "2012-10-17", "Statement": []}))
 
 

@@ -3,6 +3,7 @@
 `infra/stages/<stage>.yaml` has these keys, of which only `access` is required:
 
     access: tokens      # or iam, or none: everybody who knows the URL may do everything
+    alarms: off         # on by default; each costs $0.10 a month
     settings:           # environment variables of all functions, see docs/running.md
       DECANT_LOG: json
     template:           # laid over the parts in infra/parts
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from infra.errors import Stop
 from infra.merging import Template, check_mappings, load
@@ -23,7 +25,7 @@ PARTS = INFRA / "parts"
 STAGES = INFRA / "stages"
 
 ACCESSES = ("tokens", "iam", "none")
-KEYS = ("access", "settings", "template")
+KEYS = ("access", "alarms", "settings", "template")
 CHOICES = {"DECANT_LOG": ("json", "off"), "DECANT_FUNCTION_ACCESS": ("iam", "tokens")}
 """Settings that have only these values: with another one no function would start."""
 
@@ -37,6 +39,7 @@ class Stage:
     access: str
     settings: dict[str, str] = field(default_factory=dict)
     template: Template = field(default_factory=dict)
+    has_alarms: bool = True
 
     @property
     def stack(self) -> str:
@@ -67,10 +70,23 @@ def _checked(name: str, path: Path, content: Template) -> Stage:
         raise Stop(
             f"{path} must have 'access', one of {', '.join(ACCESSES)} (none: everybody may call it); it is {access!r}"
         )
-    settings, template = content.get("settings") or {}, content.get("template") or {}
-    for key, value in (("settings", settings), ("template", template)):
-        if not isinstance(value, dict):
-            raise Stop(f"'{key}' in {path} must be a mapping")
+    has_alarms = content.get("alarms", True)
+    if not isinstance(has_alarms, bool):
+        raise Stop(f"'alarms' in {path} must be on or off; it is {has_alarms!r}")
+    settings, template = (_mapping(content, key, path) for key in ("settings", "template"))
+    _check_settings(settings, access, path)
+    check_mappings(template, path)
+    return Stage(name, access, settings, template, has_alarms)
+
+
+def _mapping(content: Template, key: str, path: Path) -> dict[str, Any]:
+    value = content.get(key) or {}
+    if not isinstance(value, dict):
+        raise Stop(f"'{key}' in {path} must be a mapping")
+    return value
+
+
+def _check_settings(settings: dict[str, Any], access: str, path: Path) -> None:
     for variable, value in settings.items():
         if not isinstance(value, str):
             raise Stop(f"'{variable}' in 'settings' of {path} must be a text, in quotes; it is {value!r}")
@@ -80,5 +96,3 @@ def _checked(name: str, path: Path, content: Template) -> Stage:
             )
     if settings.get("DECANT_FUNCTION_ACCESS") == "tokens" != access:
         raise Stop(f"'DECANT_FUNCTION_ACCESS' in {path} can be 'tokens' only with access: tokens; that is {access}")
-    check_mappings(template, path)
-    return Stage(name, access, settings, template)

@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._incoming = Incoming()
         self._talk = self._talking()
         self._pause = Pause.INPUT
-        self._is_full = self._is_lost = self._is_counting = False
+        self._is_full = self._is_lost = self._is_counting = self._is_idle = False
         self._held_bytes = 0
         self._until = inf
 
@@ -109,17 +109,17 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._is_lost = self._incoming.has_ended = True
         self._timer.cancel()
-        self._leave()
+        self._office.leave(self)
         if self._pause is not Pause.ANSWER:
             self._talk.close()
 
-    def end(self) -> None:
-        self._leave()
-        self._transport.abort()
+    def finish(self) -> None:
+        if self._is_idle:
+            self.end()
 
-    def _leave(self) -> None:
-        self._office.connections.discard(self)
-        self._office.listening.pop(self, None)
+    def end(self) -> None:
+        self._transport.abort()
+        self._office.leave(self)
 
     def _go_on(self, refused: DecantError | None = None) -> None:
         if self._is_lost:
@@ -175,13 +175,16 @@ class Connection(asyncio.Protocol):
         finally:
             self._release()
         self._log(head.line, answer)
-        yield from self._send(rendered(answer, is_last=not head.keeps, has_body=head.method != "HEAD"))
-        return head.keeps
+        is_last = self._office.is_finishing or not head.keeps
+        yield from self._send(rendered(answer, is_last, has_body=head.method != "HEAD"))
+        return not (is_last or self._office.is_finishing)
 
     def _read(self) -> Steps[tuple[Head, bytes | None]]:
         self._limit(IDLE_SECONDS)
+        self._is_idle = True
         while not self._incoming:
             yield from self._incoming.more()
+        self._is_idle = False
         self._limit(HEAD_SECONDS)
         head = understood((yield from self._incoming.head()))
         self._limit(BODY_SECONDS)
@@ -221,8 +224,8 @@ class Connection(asyncio.Protocol):
         self._is_counting = False  # what comes from now on is ahead
         task = self._office.find(head, body)
         if task.pace is Pace.AT_ONCE:
-            return task.run(self._has_hung_up)
-        return (yield from self._elsewhere(task.pace, lambda: task.run(self._has_hung_up)))
+            return task.run(self._is_over)
+        return (yield from self._elsewhere(task.pace, lambda: task.run(self._is_over)))
 
     def _elsewhere(self, pace: Pace, run: Callable[[], T]) -> Steps[T]:
         executed = self._office.pools[pace].submit(run)
@@ -235,8 +238,9 @@ class Connection(asyncio.Protocol):
         with suppress(RuntimeError):  # the server has ended
             self._loop.call_soon_threadsafe(self._go_on)
 
-    def _has_hung_up(self) -> bool:
-        return self._is_lost or (self._incoming.has_ended and not self._incoming)
+    def _is_over(self) -> bool:
+        """Whether nobody will hear of what a request that waits finds, or the server is to end."""
+        return self._office.is_finishing or self._is_lost or (self._incoming.has_ended and not self._incoming)
 
     def _send(self, data: bytes) -> Steps[None]:
         self._transport.write(data)

@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from errno import EMFILE, ENFILE, ENOBUFS, ENOMEM
 from functools import partial
 from typing import Any
@@ -45,6 +46,10 @@ POLLS_MAX = 1_000
 """Requests that wait for messages at once, each in a thread of some 50 KB. Further ones wait for one of these to end:
 20 s."""
 
+GRACE_SECONDS = 5
+"""How long what is under way has to come to its end when the server is told to end. Waits end within 1.5 s of it; stop
+commands of containers kill after 10 s."""
+
 OTHERS_MAX = 1_000
 """Other requests executed at once. They have threads of their own: a produce must not wait for the polls that wait for
 its message."""
@@ -71,26 +76,34 @@ class Server:
             Pace.SOON: ThreadPoolExecutor(OTHERS_MAX, "decant-request"),
         }
         connections_max = min(connections_max, _descriptors_left())
-        self._office = Office(find, judge, self._pools, body_bytes_max, connections_max, is_logging)
+        self._finishing, self._ending = asyncio.Event(), asyncio.Event()
+        self._office = Office(
+            find, judge, self._pools, body_bytes_max, connections_max, is_logging, when_empty=self._ending.set
+        )
         self._silent_until = 0.0
         self._loop = asyncio.new_event_loop()
-        self._ending = asyncio.Event()
         self._serving = threading.Lock()
 
     def serve_forever(self) -> None:
-        """Answers until `shutdown`, or until it is interrupted."""
+        """Answers until `finish`, `shutdown`, or until it is interrupted."""
         with self._serving, asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
     def end_at(self, *signals: signal.Signals) -> None:
-        """Ends `serve_forever` on these signals. Call it from the main thread. A handler unknown to the loop would run
-        only at the next request if the signal came just before the loop went to sleep."""
+        """Ends `serve_forever` on these signals, as `finish` does; a second one ends it at once. Call it from the main
+        thread. A handler unknown to the loop would run only at the next request if the signal came just before the loop
+        went to sleep."""
         for ending in signals:
-            self._loop.add_signal_handler(ending, self._ending.set)
+            self._loop.add_signal_handler(ending, self._on_signal)
+
+    def finish(self) -> None:
+        """Accepts no more connections, has what waits answered with what there is, and ends `serve_forever` when all
+        that is under way is answered, or after `GRACE_SECONDS`. Call it from another thread."""
+        self._loop.call_soon_threadsafe(self._finishing.set)
 
     def shutdown(self) -> None:
-        """Ends `serve_forever` and all connections. Call it from another thread."""
-        self._loop.call_soon_threadsafe(self._ending.set)
+        """Ends `serve_forever` and all connections, answered or not. Call it from another thread."""
+        self._loop.call_soon_threadsafe(self._end_at_once)
 
     def server_close(self) -> None:
         """Releases the port, and the threads once they have finished their requests. Call it after `shutdown`: it waits
@@ -106,11 +119,24 @@ class Server:
         accepting = await self._loop.create_server(make, sock=self._listening, backlog=ACCEPTED_AT_ONCE)
         self._listening.listen(BACKLOG)  # asyncio takes one number for both
         try:
-            await self._ending.wait()
+            await self._finishing.wait()
+            accepting.close()
+            self._office.finish()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), GRACE_SECONDS)
         finally:
             accepting.close()
             for connection in [*self._office.connections]:
                 connection.end()
+
+    def _on_signal(self) -> None:
+        if self._finishing.is_set():
+            self._ending.set()
+        self._finishing.set()
+
+    def _end_at_once(self) -> None:
+        self._ending.set()
+        self._finishing.set()
 
     def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

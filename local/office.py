@@ -37,6 +37,9 @@ Judge = Callable[[Head], Answer | None]
 
 
 class Member(Protocol):
+    def finish(self) -> None:
+        """Answers the request under way, if there is one, and takes no other."""
+
     def end(self) -> None: ...
 
 
@@ -44,7 +47,8 @@ class Member(Protocol):
 class Office:
     """`find`: what a request asks for. `judge`: of a request whose large body is still to come, in a thread of a pool.
     `connections`: those that are open, at most `connections_max`. `listening`: those of them that wait for a request or
-    the rest of one, the longest wait first. `held_bytes`: of large bodies that the connections hold."""
+    the rest of one, the longest wait first. `held_bytes`: of large bodies that the connections hold. `when_empty`: is
+    called when an office that is to finish has no connection left."""
 
     find: Find
     judge: Judge
@@ -52,15 +56,36 @@ class Office:
     body_bytes_max: int
     connections_max: int
     is_logging: bool
+    when_empty: Callable[[], None]
+    is_finishing: bool = False
     connections: set[Member] = field(default_factory=set)
     listening: dict[Member, None] = field(default_factory=dict)
     held_bytes: int = 0
 
     def make_room(self) -> bool:
-        """For one more connection: ends the one that has waited longest to receive a request. False: all are busy."""
+        """For one more connection: ends the one that has waited longest to receive a request. False: all are busy, or
+        the office is to finish."""
+        if self.is_finishing:
+            return False
         if len(self.connections) < self.connections_max:
             return True
         longest = next(iter(self.listening), None)
         if longest:
             longest.end()
         return longest is not None
+
+    def leave(self, member: Member) -> None:
+        self.connections.discard(member)
+        self.listening.pop(member, None)
+        self._look_whether_empty()
+
+    def finish(self) -> None:
+        """Answers what is under way, and nothing else."""
+        self.is_finishing = True
+        for member in [*self.connections]:
+            member.finish()
+        self._look_whether_empty()
+
+    def _look_whether_empty(self) -> None:
+        if self.is_finishing and not self.connections:
+            self.when_empty()

@@ -79,6 +79,7 @@ def _everything() -> Written:
     _trace(client)
     _purge(client)
     _deliver_late(client)
+    _deliver_ahead(client)
     client.topic("elastic", queues=2)
     assert client.put("/topics/elastic", queues=1).status == 200
     client.clock.sleep(HEARD_MS + ENTRY_LATE_MS)
@@ -103,6 +104,17 @@ def _deliver_late(client: Client) -> None:
         assert client.post(f"{group.path}/pop").status == 503
     client.clock.sleep(HOUR_MS)
     group.take_one()
+
+
+def _deliver_ahead(client: Client) -> None:
+    """A message is delivered after a clock was set back by half an hour."""
+    topic = Topic(client, "late")
+    for back_ms in (0, HOUR_MS // 2):
+        client.clock.set_back_ms = back_ms
+        topic.produce({"body": "a", "key": "k"}, delay_ms=1_000)
+        client.clock.sleep(1_000)
+        client.api.service.sweeps.forward()
+    client.clock.set_back_ms = 0
 
 
 def _trace(client: Client) -> None:

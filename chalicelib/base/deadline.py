@@ -114,7 +114,8 @@ def give_up_at_ms(uptime_ms: int, in_doubt: bool = False) -> int:
 
 @contextmanager
 def caller(has_hung_up: Callable[[], bool]) -> Iterator[None]:
-    """Runs a call for a client that may disconnect: `has_hung_up` tells at once whether it has."""
+    """Runs a call for a client that may disconnect, on a server that may be told to end: `has_hung_up` tells at once
+    whether either has come."""
     token = _has_hung_up.set(has_hung_up)
     try:
         yield
@@ -123,7 +124,8 @@ def caller(has_hung_up: Callable[[], bool]) -> Iterator[None]:
 
 
 def is_abandoned() -> bool:
-    """Whether the client has disconnected: then the call should take no more messages."""
+    """Whether the client has disconnected, or the server is to end: then the call should take no more messages, and be
+    answered with what there is."""
     return _has_hung_up.get()()
 
 

@@ -38,13 +38,15 @@ CHARS_PER_STEP = 16
 """Characters copied or compared in one step: this takes less time than visiting a node."""
 
 
-def is_true(expression: str, message: Message) -> bool:
-    """Whether the expression selects this message. One that fails (say, on the length of a number) or takes too many
-    steps does not: a message must not block those behind it."""
+def judge(expression: str, message: Message) -> tuple[bool, int]:
+    """Whether the expression selects this message, and how many steps that took. One that fails (say, on the length of
+    a number) or takes too many steps does not: a message must not block those behind it."""
+    evaluation = _Evaluation(steps_max(message))
     try:
-        return _is_true(_evaluated(expression, message, _Evaluation))
+        is_selected = _is_true(evaluation.visit(_compiled(expression), _seen(message)))
     except (*_FAILURES, RecursionError):
-        return False
+        is_selected = False
+    return is_selected, evaluation.taken
 
 
 def demand_sound(expression: str) -> None:
@@ -104,7 +106,7 @@ def _demand_few_steps(expression: str) -> None:
     for properties in (named, _MANY_PROPERTIES | named):
         sample = Message("", None, key="x", tag="x", properties=properties)
         try:
-            _evaluated(expression, sample, _Probe)
+            _Probe(steps_max(sample)).visit(_compiled(expression), _seen(sample))
         except TooManySteps:
             most = f"{steps_max(sample)} steps for a message ({len(properties)} properties)"
             raise InvalidFilter(f"field 'filter.expression' takes more than {most}: {shown(expression)}") from None
@@ -161,9 +163,8 @@ def _compiled(expression: str) -> Any:
     return jmespath.compile(expression).parsed
 
 
-def _evaluated(expression: str, message: Message, evaluation: type[_Evaluation]) -> object:
-    seen = {"tag": message.tag, "key": message.key, "properties": message.properties}
-    return evaluation(steps_max(message)).visit(_compiled(expression), seen)
+def _seen(message: Message) -> dict[str, Any]:
+    return {"tag": message.tag, "key": message.key, "properties": message.properties}
 
 
 def steps_max(message: Message) -> int:
@@ -192,7 +193,12 @@ class _Evaluation(TreeInterpreter):
 
     def __init__(self, steps: int) -> None:
         super().__init__()
-        self._left = steps
+        self._steps = self._left = steps
+
+    @property
+    def taken(self) -> int:
+        """At least one, and one too many if it failed for that."""
+        return max(1, self._steps - self._left)
 
     def visit(self, node: Any, value: Any) -> Any:
         self._left -= 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 from chalicelib.base.errors import InvalidFilter
 from chalicelib.base.fields import Label, check, declarations, optional, request, shown
 from chalicelib.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.base.message import Message
+from chalicelib.base.records import mutable, record
 from chalicelib.base.schema import array, either, string
 from chalicelib.catalogue.settings import AsGiven
 
@@ -20,7 +22,8 @@ class FilterForms:
     expression over `tag`, `key` and `properties` is true. A message that does not match is settled when the group
     passes it, and counts as `ready` until then. A changed filter applies to messages that are not yet passed; the
     expression `'all'` selects every message again. The steps that an expression may take grow with the message's
-    `tag`, `key` and `properties`; a message that needs more does not match.
+    `tag`, `key` and `properties`; a message that needs more does not match. A pop judges messages until it has taken
+    some hundred thousand steps, and leaves the others to the next.
 
     tags: Tags.
     expression: JMESPath."""
@@ -31,16 +34,37 @@ class FilterForms:
     expression: str | None = optional(string(EXPRESSION_CHARS_MAX))
 
 
+@mutable
+class Steps:
+    """How many steps filters have taken."""
+
+    taken: int = 0
+
+
+@record
 class Filter(AsGiven):
-    """`given`: `{"tags": [...]}` or `{"expression": "..."}`."""
+    """`given`: `{"tags": [...]}` or `{"expression": "..."}`. `steps`: where the steps of its expression are counted."""
+
+    steps: Steps | None = None
+
+    def counted(self, steps: Steps) -> Self:
+        return replace(self, steps=steps)
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether it takes more time for a message than to read it."""
+        return "expression" in self.given
 
     def wants(self, message: Message) -> bool:
         """Whether the group receives this message."""
-        if "tags" in self.given:
+        if not self.takes_steps:
             return message.tag in self.given["tags"]
         from chalicelib.catalogue import filter_expressions  # JMESPath, for which a cold start should not wait
 
-        return filter_expressions.is_true(self.given["expression"], message)
+        is_wanted, taken = filter_expressions.judge(self.given["expression"], message)
+        if self.steps:
+            self.steps.taken += taken
+        return is_wanted
 
 
 def parse(data: object, _label: Label | None = None) -> Filter:

@@ -224,7 +224,7 @@ class Popper:
                 self._carry(view, acks)
         waiting: dict[int, int] = {}
         trouble: StoreUnavailable | None = None
-        for view in group_view.queues:
+        for view in _in_order_of_age(group_view, now):
             try:
                 since = self._claimer.takeable_since(view, now)
             except StoreUnavailable as unread:  # keys of one queue; others can go on
@@ -328,7 +328,7 @@ class Popper:
             in_turn += claimed.in_turn
             view.delivered |= {delivery.stored.offset for delivery in delivered}
             is_partial = claimed.is_partial and bool(claimed.leases)
-            is_enough = len(deliveries) == want or self._runtime.uptime() > view.filter_until_ms
+            is_enough = len(deliveries) == want or view.is_over(self._runtime.uptime())
             if is_enough or not (is_partial or has_missing):
                 is_limited, is_full = claimed.is_limited, claimed.is_full
                 return Popped(_in_order(view, deliveries, in_turn), is_limited=is_limited, is_full=is_full)
@@ -343,6 +343,14 @@ class Popper:
             if batch.cursor.queue in waiting and waiting[batch.cursor.queue] <= until:
                 return batch.cursor.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
+
+
+def _in_order_of_age(group_view: GroupView, now: int) -> Sequence[QueueView]:
+    """The queues, those whose first message has waited longest before others where looking for what can be delivered
+    takes steps of a filter: they may not suffice for all queues."""
+    if not (group_view.group.is_by_key and group_view.group.filter):
+        return group_view.queues
+    return sorted(group_view.queues, key=lambda view: view.waiting_since(now) or now)
 
 
 def _is_close_to_cap(view: QueueView, now: int) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import ENTRY_LATE_MS, MIB, PASSED_AT_ONCE_MAX
+from chalicelib.base.message import Stored
 from chalicelib.base.runtime import Runtime
 from chalicelib.consuming.claim_plan import Pick
 from chalicelib.consuming.view import QueueView
@@ -14,6 +16,9 @@ from chalicelib.log.reader import entries, within_reach
 
 FILTERED_BYTES_MAX = 8 * MIB
 """Bytes read at once to apply a group's filter."""
+VERDICTS_KEPT_MAX = 10_000
+"""Verdicts of filters that an instance keeps, some 300 bytes each: a look at what may not be taken yet takes no steps
+again, and so comes to what lies behind."""
 
 _GROWTH = 4
 """How much further to read each time that too few messages were found."""
@@ -23,6 +28,8 @@ class Skipper:
     def __init__(self, runtime: Runtime, log: Log) -> None:
         self._runtime = runtime
         self._reader, self._log_offsets = log.reader, log.offsets
+        self._verdicts: BoundedCache[bool] = BoundedCache(VERDICTS_KEPT_MAX)
+        """Of filters, by the group, its version, the log and the offset: a message never changes."""
 
     def skip(self, view: QueueView, picked: Pick) -> Pick:
         """Returns the pick with as many fresh messages that the group wants as are found among the next
@@ -72,12 +79,29 @@ class Skipper:
         judged: list[int] = []
         for stored in self._reader.stored(view.topic, view.queue, view.chain, reached):
             is_gone = stored.has_expired(now) or stored.is_purged(view.cursor.purged_at_ms)
-            is_wanted = view.group.filter is None or view.group.filter.wants(stored.message)
-            if stored.message.is_lost or (is_wanted and not is_gone):
+            is_wanted = stored.message.is_lost or (not is_gone and self._is_wanted(view, stored))
+            if is_wanted is None:
+                return judged, stored.offset
+            if is_wanted:
                 judged.append(stored.offset)
-            if view.has_sifted_enough(self._runtime.uptime()):
+            if not view.takes_steps and view.has_sifted_enough(self._runtime.uptime()):
                 return judged, stored.offset + 1
         return judged, stop
+
+    def _is_wanted(self, view: QueueView, stored: Stored) -> bool | None:
+        """Whether the group's filter selects the message. None: that is for the next look to find out, since this one
+        has judged others for as long as it may. What it has judged stays so, however often a claim is planned."""
+        if view.group.filter is None or not view.takes_steps:
+            return view.group.filter is None or view.group.filter.wants(stored.message)
+        place = view.group.id, view.group.version, view.topic.logs[view.queue], stored.offset
+        is_wanted = view.verdicts.get(stored.offset, self._verdicts.get(place))
+        if is_wanted is None:
+            if view.steps.taken and view.is_over(self._runtime.uptime()):
+                return None
+            is_wanted = view.group.filter.counted(view.steps).wants(stored.message)
+            self._verdicts.keep(place, is_wanted)
+        view.verdicts[stored.offset] = is_wanted
+        return is_wanted
 
     def _passing(self, view: QueueView, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
         """Offsets up to the last message taken; if there are not enough, all examined: then no cap left any."""

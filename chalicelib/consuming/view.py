@@ -12,6 +12,7 @@ from chalicelib.base.limits import QUEUES_MAX, SECOND_MS, TAKE_OVER_AFTER_MS, TA
 from chalicelib.base.records import mutable
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.filters import Steps
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import ReceiptBatch, assume
@@ -31,7 +32,10 @@ UNKNOWN_ITEMS_MAX = 2 * QUEUES_MAX
 """Items read of a group's partition if its mode is unknown: the settings and all cursors of a clustering group, plus
 those left by a deleted one of the same name."""
 FILTERING_MS = SECOND_MS
-"""How long a pop applies filters at each of its looks: a filter may take a tenth of a second for one message."""
+"""How long a pop sifts messages at each of its looks, with the reads that this takes."""
+FILTERING_STEPS = 1 << 17
+"""Steps of a filter that a pop takes at each of its looks, over all queues: a tenth of a second. The message at which
+they are used up is judged to the end, by its own limit; those behind it are left to the next look."""
 
 
 @mutable
@@ -40,7 +44,8 @@ class QueueView:
     `next` on, as requested. `filter_until_ms`: until when (`Runtime.uptime`) the pop skips messages one by one.
     `at_ms`: when it was read; what the group takes only later is not there for it.
     `riding`: acks that a claim carries. `space`: left in the response. `delivered`: the offsets that are in it.
-    `is_moved`: whether a reset has come since the log was read."""
+    `is_moved`: whether a reset has come since the log was read. `steps`: of the filter, at this look at all queues.
+    `verdicts`: what the filter's expression has said at this look, by offset."""
 
     topic: Topic
     group: Group
@@ -54,6 +59,8 @@ class QueueView:
     space: Space = field(default_factory=Space)
     delivered: set[int] = field(default_factory=set)
     is_moved: bool = False
+    steps: Steps = field(default_factory=Steps)
+    verdicts: dict[int, bool] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -162,8 +169,17 @@ class QueueView:
         is_mortal = any(entry.least_ttl_ms is not None for _, entry in entries(self.chain))
         return self.group.filter is not None or is_mortal or self.has_purged
 
+    @property
+    def takes_steps(self) -> bool:
+        """Whether messages ahead are judged by an expression."""
+        return self.group.filter is not None and self.group.filter.takes_steps
+
+    def is_over(self, uptime_ms: int) -> bool:
+        """Whether this look has sifted for as long as it may."""
+        return uptime_ms > self.filter_until_ms or self.steps.taken >= FILTERING_STEPS
+
     def has_sifted_enough(self, uptime_ms: int) -> bool:
-        return uptime_ms > self.filter_until_ms and self.is_sifted
+        return self.is_over(uptime_ms) and self.is_sifted
 
 
 @mutable
@@ -229,10 +245,11 @@ class ViewReader:
         for cursor in cursors:
             self._cursors.keep(cursor.key, cursor)
         wants = [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cursors)]
-        until_ms = self._runtime.uptime() + FILTERING_MS
+        until_ms, steps = self._runtime.uptime() + FILTERING_MS, Steps()
         pairs = enumerate(zip(cursors, self._reader.chains(wants, seen), strict=True))
         queues = [
-            QueueView(topic, group, queue, ask, cursor, chain, until_ms, at_ms) for queue, (cursor, chain) in pairs
+            QueueView(topic, group, queue, ask, cursor, chain, until_ms, at_ms, steps=steps)
+            for queue, (cursor, chain) in pairs
         ]
         return GroupView(topic, group, queues, _window(group, items), first_due(answers[delays_at:]), at_ms)
 

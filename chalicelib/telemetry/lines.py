@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from chalicelib.base.errors import Internal
 from chalicelib.telemetry.record import Backlog, Json, Record
 
 NAMESPACE = "Decant"
@@ -91,7 +92,8 @@ def _metrics(call: Ended) -> Json:
     if record.operation != SWEEP:
         errors = int(record.status in SERVER_ERRORS)
         own = _directive({"Latency": call.busy_ms}, ["Table", "Operation"])
-        overall = {"ServerErrors": errors, **retries, **counted}
+        defects = {"Defects": 1} if record.code == Internal.__name__ else {}
+        overall = {"ServerErrors": errors, **defects, **retries, **counted}
         dimensions = {"Operation": record.operation}
         return _embedded(call, {"Latency": call.busy_ms, **overall}, dimensions, own, _directive(overall, ["Table"]))
     raised = {} if record.backlogs is None else {"AlarmsRaised": sum(known.is_raised for known in record.backlogs)}

@@ -233,7 +233,7 @@ def test_a_cold_start_stays_within_its_budget(unpacked: Path, store: dict[str, s
 @pytest.mark.parametrize(
     ("settings", "is_built"),
     [
-        ({"AWS_LAMBDA_FUNCTION_NAME": "decant"}, True),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant", "DECANT_STACK": "decant-dev"}, True),
         ({"AWS_LAMBDA_FUNCTION_NAME": "decant", "AWS_CHALICE_CLI_MODE": "true"}, False),
         ({}, False),
     ],

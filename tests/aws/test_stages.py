@@ -50,7 +50,8 @@ def test_a_stage_that_does_not_say_who_may_call_it_is_refused(tmp_path: Path, te
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("acces: iam", "has a key 'acces'; keys are access, settings, template"),
+        ("acces: iam", "has a key 'acces'; keys are access, alarms, settings, template"),
+        ("alarms: none", "'alarms' in .* must be on or off; it is 'none'"),
         ("settings: [a]", "'settings' in .* must be a mapping"),
         ("template: text", "'template' in .* must be a mapping"),
         ("settings: {DECANT_X: 1}", "'DECANT_X' in 'settings' of .* must be a text, in quotes; it is 1"),
@@ -109,3 +110,14 @@ def test_emulators_get_each_method_where_any_is_taken() -> None:
     assert body["paths"]["/one"] == {"get": {"x": 2}}
     assert body["paths"]["/both"] == {method: {"x": 3} for method in METHODS} | {"get": {"x": 4}}
     assert resources["Other"] == {"Type": "A"}
+
+
+def test_emulators_get_an_alarm_on_a_metric_for_one_on_an_expression() -> None:
+    metric = {"Namespace": "AWS/DynamoDB", "MetricName": "ReadThrottleEvents", "Dimensions": []}
+    watched = [
+        {"Id": "filled", "Expression": "FILL(m, 0)"},
+        {"Id": "m", "MetricStat": {"Metric": metric, "Stat": "Sum", "Period": 60}},
+    ]
+    alarm = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"Metrics": watched, "Threshold": 1}}
+    [made] = for_emulators({"Resources": {"Alarm": alarm}})["Resources"].values()
+    assert made["Properties"] == {**metric, "Statistic": "Sum", "Period": 60, "Threshold": 1}

@@ -54,6 +54,10 @@ def broken(templates: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) 
     return found
 
 
+def _alarms(resources: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: r["Properties"] for name, r in resources.items() if r["Type"] == "AWS::CloudWatch::Alarm"}
+
+
 def _with_mistakes(template: dict[str, Any]) -> dict[str, Any]:
     template = deepcopy(template)
     planted = template["Resources"]
@@ -151,22 +155,44 @@ def test_the_dashboard_is_json_and_names_what_exists(resources: dict[str, Any]) 
     text = resources["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
     for widget in json.loads(text)["widgets"]:
         assert widget["properties"]["title"]
-    alarms = {name for name, resource in resources.items() if resource["Type"] == "AWS::CloudWatch::Alarm"}
-    assert {name for name in alarms if f"${{{name}.Arn}}" not in text} == set()
+    assert {name for name in _alarms(resources) if f"${{{name}.Arn}}" not in text} == set()
 
 
 def test_alarms_are_told_and_within_the_limits_of_cloudwatch(resources: dict[str, Any]) -> None:
-    alarms = [r["Properties"] for r in resources.values() if r["Type"] == "AWS::CloudWatch::Alarm"]
-    for alarm in alarms:
+    for alarm in _alarms(resources).values():
         assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": "AlarmTopic"}]
         assert alarm["AlarmDescription"]
         assert len(alarm.get("Metrics", [])) <= METRICS_MAX
 
 
+def test_an_alarm_clears_when_its_metric_has_no_data_any_more(resources: dict[str, Any]) -> None:
+    for alarm in _alarms(resources).values():
+        if alarm.get("MetricName") != "SweepDuration":
+            assert alarm["TreatMissingData"] == "notBreaching"
+        assert alarm.get("Namespace") != "AWS/DynamoDB", "there CloudWatch keeps the state, whatever the alarm says"
+
+
+def test_a_sweep_that_does_not_run_is_told_but_not_in_a_new_stage(resources: dict[str, Any]) -> None:
+    """An alarm begins as INSUFFICIENT_DATA, and tells nothing of a state that it is in already."""
+    sweeps = [alarm for alarm in _alarms(resources).values() if alarm.get("MetricName") == "SweepDuration"]
+    assert len(sweeps) == 6
+    for alarm in sweeps:
+        assert (alarm["TreatMissingData"], alarm["InsufficientDataActions"]) == ("missing", [{"Ref": "AlarmTopic"}])
+
+
+@pytest.mark.parametrize(("name", "metric"), [("DefectsAlarm", "Defects"), ("DeadLettersAlarm", "Dead")])
+def test_one_bad_minute_of_the_whole_service_alarms(resources: dict[str, Any], name: str, metric: str) -> None:
+    alarm = _alarms(resources)[name]
+    assert (alarm["Namespace"], alarm["MetricName"]) == ("Decant", metric)
+    assert alarm["Dimensions"] == [{"Name": "Table", "Value": {"Ref": "Table"}}]
+    assert (alarm["Statistic"], alarm["Threshold"], alarm["Period"]) == ("Sum", 1, 60)
+    assert alarm["DatapointsToAlarm"] == 1
+
+
 def test_alarms_and_dashboard_watch_metrics_that_there_are(resources: dict[str, Any]) -> None:
     documented = {*re.findall(r"`(\w+)`", (ROOT / "docs/observing.md").read_text())}
-    alarms = [r["Properties"] for r in resources.values() if r["Type"] == "AWS::CloudWatch::Alarm"]
-    watched = {alarm["MetricName"] for alarm in alarms if alarm["Namespace"] == "Decant"}
+    alarms = _alarms(resources).values()
+    watched = {alarm["MetricName"] for alarm in alarms if alarm.get("Namespace") == "Decant"}
     text = resources["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
     for widget in json.loads(text)["widgets"]:
         namespace = ""

@@ -138,7 +138,8 @@ def test_a_line_says_how_a_request_failed(
     answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "a"}])
     line = log.pop()
     assert expected.items() <= line.items()
-    assert metrics(line)["decant-dev",]["ServerErrors"] == 1
+    overall = metrics(line)["decant-dev",]
+    assert (overall["ServerErrors"], overall.get("Defects", 0)) == (1, answer.status == 500)
     if answer.status == 500:
         assert line["defect"] in answer.json["detail"]
 

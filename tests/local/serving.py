@@ -17,11 +17,12 @@ from email.message import Message
 from pathlib import Path
 from typing import Any
 
+from local.connections import GRACE_SECONDS
 from tests.support.emulators import ROOT, free_port
 
 START_SECONDS = 30
 """A busy machine takes some seconds to start a server."""
-ANSWER_SECONDS, END_SECONDS = 10, 5
+ANSWER_SECONDS, END_SECONDS = 10, 2 * GRACE_SECONDS
 
 
 class Running:

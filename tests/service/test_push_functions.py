@@ -155,12 +155,11 @@ def test_without_a_function_for_the_push_nobody_is_woken() -> None:
     ("settings", "name"),
     [
         ({}, None),
-        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev"}, "decant-dev-push"),
-        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev-push_all"}, "decant-dev-push"),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev"}, None),
         ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev", "DECANT_PUSH_FUNCTION": "calls"}, "calls"),
     ],
 )
-def test_the_push_of_the_own_stage_is_woken(
+def test_the_push_that_the_stage_names_is_woken(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], name: str | None
 ) -> None:
     for variable in ("AWS_LAMBDA_FUNCTION_NAME", "DECANT_PUSH_FUNCTION"):

@@ -147,7 +147,8 @@ def running(task: Path, handler: str, log: Path, settings: Mapping[str, str]) ->
     api = f"127.0.0.1:{function.server.server_port}"
     serving = threading.Thread(target=function.server.serve_forever, daemon=True)
     serving.start()
-    variables = environment(task, AWS_LAMBDA_RUNTIME_API=api, AWS_LAMBDA_FUNCTION_NAME="decant", **settings)
+    named = {"AWS_LAMBDA_FUNCTION_NAME": "decant-dev-api", "DECANT_STACK": "decant-dev"}
+    variables = environment(task, AWS_LAMBDA_RUNTIME_API=api, **named, **settings)
     with log.open("wb") as output:
         command: list[str | Path] = [tool("python"), "-s", "-m", "awslambdaric", handler]
         child = subprocess.Popen(command, env=variables, cwd=task, stdout=output, stderr=output)

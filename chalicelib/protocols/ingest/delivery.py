@@ -61,7 +61,9 @@ class Parcel(NamedTuple):
 
 
 def ingested(event: object, context: Any) -> Json:
-    """Takes one event, by the settings of the deployment. Raises UnknownEvent, NotStored, and what `parse` raises."""
+    """Takes one event, by the settings of the deployment. Raises UnknownEvent, NotStored, and what `parse` and
+    `check_stage` raise."""
+    wiring.check_stage()
     telemetry = wiring.telemetry()
     with telemetry.call("ingest") if telemetry else nullcontext():
         rules, rejects = parse(wiring.ingest_rules()), parse_rejects(wiring.ingest_rejects())

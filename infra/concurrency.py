@@ -1,0 +1,66 @@
+"""How many instances of functions the account has, asked before anything is made: a stack that reserves more of them
+than there are is rolled back, and leaves its table and buckets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from infra.aws import Aws, is_missing
+from infra.errors import Stop
+from infra.merging import Template
+from infra.stack import Stack
+from infra.telling import say
+
+UNRESERVED_MIN = 100
+"""Instances that Lambda keeps for functions that reserve none. An account that has no more can reserve none."""
+MORE = "ask AWS for more (Service Quotas, L-B99A9384)"
+
+
+def check(aws: Aws, stack: Stack, template: Template) -> None:
+    """Raises Stop if the template reserves more than the account has left."""
+    reserved = _reserved(template)
+    client = aws.client("lambda")
+    try:
+        limits = client.get_account_settings()["AccountLimit"]
+        held = _held(client, stack) if reserved else 0
+    except ClientError as error:
+        if reserved:
+            say(f"It is not known whether the account has the instances that the stage reserves: {error}")
+        return
+    free = max(0, limits["UnreservedConcurrentExecutions"] + held - UNRESERVED_MIN)
+    total = limits["ConcurrentExecutions"]
+    if sum(reserved.values()) > free:
+        wanted = ", ".join(f"{number} for {name}" for name, number in sorted(reserved.items()))
+        raise Stop(
+            f"the stage reserves instances ({wanted}), but of the {total} of this account {free} can be reserved, "
+            f"since Lambda keeps {UNRESERVED_MIN}: lower ReservedConcurrentExecutions, or {MORE}; nothing has changed"
+        )
+    if total < UNRESERVED_MIN:
+        say(f"This account has {total} instances of functions, and each long poll occupies one: {MORE}")
+
+
+def _reserved(template: Template) -> dict[str, int]:
+    """By function, where the template says a number."""
+    said = {name: r.get("Properties", {}).get(RESERVED) for name, r in template["Resources"].items()}
+    return {name: number for name, number in said.items() if isinstance(number, int)}
+
+
+RESERVED = "ReservedConcurrentExecutions"
+
+
+def _held(client: Any, stack: Stack) -> int:
+    """What the functions of the stack reserve already."""
+    if not stack.exists():
+        return 0
+    return sum(_held_by(client, name) for kind, _, name in stack.resources() if kind == "AWS::Lambda::Function")
+
+
+def _held_by(client: Any, function: str) -> int:
+    try:
+        return int(client.get_function_concurrency(FunctionName=function).get(RESERVED, 0))
+    except ClientError as error:
+        if is_missing(error):  # removed by hand
+            return 0
+        raise
