@@ -27,6 +27,11 @@ def _start_moto() -> None:
 
 wiring.here(_open_memory, _start_moto)
 
+if wiring.is_served_by_chalice():
+    from local import chalice_local  # which is not deployed
+
+    chalice_local.begin(app)
+
 
 # -- direct invocation ------------------------------------------------------------------------------------------------
 

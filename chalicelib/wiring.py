@@ -134,6 +134,17 @@ def _is_in_chalice() -> bool:
     return os.environ.get("AWS_CHALICE_CLI_MODE") == "true"
 
 
+def is_served_by_chalice() -> bool:
+    """Whether `chalice local` imports the application. Other commands package it, and are to start nothing. It says so
+    to the process that it starts anew whenever a file changes; without these, it is the command of this thread."""
+    if not _is_in_chalice():
+        return False
+    from click import get_current_context  # which Chalice's commands are made with, and which is not deployed
+
+    command = get_current_context(silent=True)
+    return "CHALICE_WORKER" in os.environ or (command is not None and command.info_name == "local")
+
+
 def _to_stdout(line: str) -> None:
     sys.stdout.write(line)
     sys.stdout.flush()
@@ -287,10 +298,9 @@ def export() -> dict[str, Any]:
 
 
 def store_kind() -> str:
-    """The store that is chosen: explicitly, or memory by `chalice local` without an endpoint. Raises ValueError."""
-    is_local = _is_in_chalice() and "AWS_ENDPOINT_URL_DYNAMODB" not in os.environ
+    """The store that is chosen. Raises ValueError."""
     kinds = ["dynamodb"] if is_deployed() else ["dynamodb", "memory", "moto"]
-    return _choice("DECANT_STORE", kinds, "memory" if is_local else "dynamodb")
+    return _choice("DECANT_STORE", kinds, "dynamodb")
 
 
 def signing_key() -> Configured:

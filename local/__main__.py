@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import os
 import signal
 import sys
 from errno import EADDRINUSE
 
 import app  # noqa: F401 - hooks are registered there
-from chalicelib import wiring
-from local import endpoint, pushing, server, sweeping
+from local import endpoint, server, starting, sweeping
 from local.connection import HOST
 from local.connections import Server
 from local.endpoint import Endpoint
@@ -49,17 +47,6 @@ DynamoDB endpoint{access}: {endpoint}
   {curl} localhost:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
 """
 
-SHOWN_ONCE = """tokens are needed; this is the first, it may do everything, and is shown this once:
-  TOKEN={token}
-"""
-ACCESS_KEY = """Its access key, for clients of SQS and of MQ over HTTP, and for `make export`:
-  export AWS_ACCESS_KEY_ID={access_key_id} AWS_SECRET_ACCESS_KEY={secret_access_key}
-"""
-SHOWN_BEFORE = """tokens are needed, and the table has some:
-  TOKEN=
-"""
-ALL_RIGHTS = {"operations": ["produce", "consume", "read", "admin"], "topics": "*"}
-
 
 def main(arguments: list[str]) -> int:
     """Serves until interrupted. Returns the exit code."""
@@ -82,57 +69,19 @@ def main(arguments: list[str]) -> int:
 
 
 def serve() -> None:
-    choose_log(os.environ.get("LOG") or "0")
-    choose_access(os.environ.get("ACCESS") or "off")
-    wiring.push_here(pushing.wake)
+    starting.choose()
     listening = listen(port_of(os.environ.get("PORT") or "8000"))
     store = open_store()
     port = listening.port
     offered = offer_store(port)
     access = ", read-only" if offered else ""
     where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "AWS"
-    token = first_token() if wiring.demand().requests else ""
+    token = starting.first_token()
     curl = 'curl -s -H "authorization: Bearer $TOKEN"' if token else "curl -s"
-    ready = READY.format(host=HOST, port=port, store=store, access=access, endpoint=where, token=token, curl=curl)
-    print(ready, end="", flush=True, file=sys.stderr if wiring.is_logging() else sys.stdout)
+    starting.say(READY.format(host=HOST, port=port, store=store, access=access, endpoint=where, token=token, curl=curl))
     sweeping.start()
     listening.end_at(*ENDINGS)
     listening.serve_forever()
-
-
-def choose_log(text: str) -> None:
-    """Lines of JSON have stdout for themselves. Without them, what is logged goes to stderr, for people."""
-    if text not in ("0", "1", "json"):
-        raise Unstartable(f"LOG must be 0, 1 or json; it is {text!r}")
-    if text == "json":
-        os.environ["DECANT_LOG"] = "json"
-    try:
-        is_json = wiring.is_logging()
-    except ValueError as error:
-        raise Unstartable(str(error)) from error
-    if is_json:
-        wiring.report_as_lines()
-    else:
-        logging.basicConfig(format="decant: %(message)s")
-
-
-def choose_access(text: str) -> None:
-    if text not in ("on", "off"):
-        raise Unstartable(f"ACCESS must be on or off; it is {text!r}")
-    if text == "on":
-        os.environ["DECANT_ACCESS"] = "tokens"
-    try:
-        wiring.demand()
-    except ValueError as error:
-        raise Unstartable(str(error)) from error
-
-
-def first_token() -> str:
-    """What to say of the tokens that are needed. A table that is kept has had its first."""
-    if wiring.api().service.access.tokens.page(1, None)[0]:
-        return SHOWN_BEFORE
-    made = wiring.first_token("first", [ALL_RIGHTS])
-    return (SHOWN_ONCE + (ACCESS_KEY if made["secret_access_key"] else "")).format(**made)
 
 
 def port_of(text: str, name: str = "PORT") -> int:

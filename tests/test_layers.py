@@ -45,8 +45,9 @@ ROOMS = (
     "api",
     "wiring",
     "protocols",
-    "app",
     "local",
+    "app",
+    "local.__main__",
 )
 """From the ground up, by what happens to a message. A module imports from its own room or from below, never in a
 circle."""
@@ -62,6 +63,7 @@ TECHNOLOGIES = {
     "moto": ("local.embedded",),
     "urllib3": (),
     "chalice": ("chalicelib.protocols", "app", "local"),
+    "click": ("chalicelib.wiring",),
     "prometheus_client": ("chalicelib.telemetry.exposition",),
     "zstandard": ("chalicelib.log.packing",),
     "jmespath": ("chalicelib.catalogue.filter_expressions",),

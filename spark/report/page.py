@@ -31,7 +31,14 @@ caption { text-align: left; color: var(--faint); padding-bottom: .25rem; }
 th, td { text-align: left; padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--rule); vertical-align: top;
   overflow-wrap: anywhere; } th { font-weight: 600; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; overflow-wrap: normal; }
+@media (max-width: 44rem) { .wide svg { min-width: 40rem; } thead { display: none; }
+  table, tbody, tr, td { display: block; } tr { border-bottom: 1px solid var(--rule); padding: .5rem 0; }
+  td { display: flex; justify-content: space-between; gap: 1.5rem; padding: .1rem 0; border: 0; text-align: right; }
+  td::before { content: attr(data-column); flex: none; max-width: 45%; color: var(--faint); text-align: left;
+    white-space: normal; } }
 """
+"""On a narrow screen a chart is scrolled, since its labels would shrink with it, and each row of a table is a list that
+names the column of each cell: side by side, columns would be left one letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +94,28 @@ def _tile(tile: Tile) -> str:
 
 def _section(section: Section) -> str:
     verdict = f'<p class="{escape(section.tone)}">{escape(section.verdict)}</p>' if section.verdict else ""
+    chart = f'<div class="wide" tabindex="0">{section.chart}</div>' if section.chart else ""
     return (
         f"<section><h2>{escape(section.title)}</h2><p class='about'>{escape(section.about)}</p>"
-        f"{verdict}{section.chart}{_table(section)}</section>\n"
+        f"{verdict}{chart}{_table(section)}</section>\n"
     )
 
 
 def _table(section: Section) -> str:
     if not section.rows:
         return ""
-    kinds = ["number" if column.is_number else "" for column in section.columns]
-    head = "".join(
-        f'<th scope="col" class="{kind}">{escape(column.title)}</th>'
-        for column, kind in zip(section.columns, kinds, strict=True)
-    )
-    body = "".join(f"<tr>{_cells(row, kinds)}</tr>" for row in section.rows)
+    head = "".join(f'<th scope="col" class="{_kind(column)}">{escape(column.title)}</th>' for column in section.columns)
+    body = "".join(f"<tr>{_cells(row, section.columns)}</tr>" for row in section.rows)
     more = f"<p class='about'>{section.hidden} more rows are in the table.</p>" if section.hidden else ""
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
 
 
-def _cells(row: Sequence[str], kinds: Sequence[str]) -> str:
-    return "".join(f'<td class="{kind}">{escape(cell)}</td>' for cell, kind in zip(row, kinds, strict=True))
+def _cells(row: Sequence[str], columns: Sequence[Column]) -> str:
+    return "".join(
+        f'<td class="{_kind(column)}" data-column="{escape(column.title)}"><span>{escape(cell)}</span></td>'
+        for cell, column in zip(row, columns, strict=True)
+    )
+
+
+def _kind(column: Column) -> str:
+    return "number" if column.is_number else ""

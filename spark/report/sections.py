@@ -136,13 +136,22 @@ def requests(rows: pa.Table | None) -> Section:
         for row in _first(topics)
     ]
     verdict, tone = _of_calls(timed_out, wrong, slowest_ms is not None)
-    headline = "0 replies" if slowest_ms is None else f"99 % within {formats.span(slowest_ms)}"
+    headline = _of_replies(timed_out, int(_sum(topics, "calls")), wrong, slowest_ms)
     chart = ""
     if slowest_ms is not None:  # of each step, the slowest minute of any topic
         minutes = rows.filter(pc.and_(pc.is_valid(rows["minute_ms"]), pc.greater(rows["replied"], 0)))
         steps = _steps(minutes, _step(topics), "replied_p99_ms", "max")
         chart = charts.columns(steps, "time that 99 of 100 stay within", "time asked (UTC)", formats.span)
     return Section(title, about, headline, verdict, tone, chart, titles, cells, _hidden(topics))
+
+
+def _of_replies(timed_out: int, calls: int, wrong: int, slowest_ms: float | None) -> str:
+    """The headline: how long replies took says little where some calls got none."""
+    if wrong:
+        return f"{formats.count(wrong)} wrong"
+    if timed_out:
+        return f"{formats.count(timed_out)} of {formats.count(calls)} timed out"
+    return "0 replies" if slowest_ms is None else f"99 % within {formats.span(slowest_ms)}"
 
 
 def _of_calls(timed_out: int, wrong: int, has_replies: bool) -> tuple[str, str]:
@@ -181,14 +190,19 @@ def delays(days: pa.Table | None, waiting: pa.Table | None) -> Section:
         for row in shown
     ]
     chart = charts.bars(late[:BARS_MAX], "lateness that 99 of 100 stay within", formats.span) if late else ""
-    verdict = "" if late else "None of the delayed messages was due yet."
-    headline = f"99 % within {formats.span(max(lateness for _, lateness in late))}" if late else "none"
+    headline, verdict, tone = _of_lateness([p99_ms for _, p99_ms in late], _sum(topics, "overdue"), early)
+    return Section(title, about, headline, verdict, tone, chart, titles, cells, _hidden(topics))
+
+
+def _of_lateness(p99s_ms: list[float], overdue: float, early: float) -> tuple[str, str, str]:
+    """Headline, verdict and tone: how late the delivered ones were says little while others wait."""
     if early:
-        headline, verdict = (
-            f"{formats.count(early)} early",
-            "Some were delivered early, which must never happen.",
-        )
-    return Section(title, about, headline, verdict, "bad" if early else "", chart, titles, cells, _hidden(topics))
+        return f"{formats.count(early)} early", "Some were delivered early, which must never happen.", "bad"
+    if overdue:
+        return f"{formats.count(overdue)} overdue", "Some that are due wait for the next pop or sweep.", "odd"
+    if not p99s_ms:
+        return "none", "None of the delayed messages was due yet.", ""
+    return f"99 % within {formats.span(max(p99s_ms))}", "", ""
 
 
 def dead_letters(rows: pa.Table | None) -> Section:

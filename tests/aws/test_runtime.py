@@ -172,11 +172,23 @@ def test_a_function_without_its_settings_says_so_in_the_log_alone(unpacked: Path
         assert "the service cannot be built: DECANT_ACCESS must be one of" in function.log
         assert problem["detail"].split()[2] in function.log
         assert '"ServerErrors":1' in function.log
+
+
+def test_a_log_has_lines_of_json_alone_defects_among_them(unpacked: Path, tmp_path: Path) -> None:
+    settings = {"DECANT_STACK": "decant-dev", "DECANT_ACCESS": "open"}
+    with runtime_api.running(unpacked, "app.app", tmp_path / "log", settings) as function:
+        assert asked(function, events.url(Sent("GET", "/health")))[0] == 500
         lines = [json.loads(line) for line in function.log.splitlines()]
-        defect = next(line for line in lines if line.get("defect"))
-        assert {"level": "ERROR", "operation": "get_health", "trace_id": runtime_api.TRACE_ID}.items() <= defect.items()
-        assert re.fullmatch("[0-9a-f-]{36}", defect["request_id"])
-        assert "DECANT_ACCESS must be" in defect["stack"]
+    defect, call = (line for line in lines if line.get("defect"))
+    about = {"operation": "get_health", "defect": call["defect"]}
+    assert {
+        "level": "ERROR",
+        "error": "ValueError",
+        "trace_id": runtime_api.TRACE_ID,
+        **about,
+    }.items() <= defect.items()
+    assert re.fullmatch("[0-9a-f-]{36}", defect["request_id"])
+    assert "DECANT_ACCESS must be" in defect["stack"]
 
 
 # -- cold start -------------------------------------------------------------------------------------------------------

@@ -14,10 +14,11 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from email.message import Message
+from pathlib import Path
 from typing import Any
 
 from local.connections import GRACE_SECONDS
-from tests.support.emulators import ROOT
+from tests.support.emulators import ROOT, free_port
 
 START_SECONDS = 30
 """A busy machine takes some seconds to start a server."""
@@ -84,6 +85,36 @@ def running(program: Sequence[str] = ("-m", "local"), **settings: str) -> Iterat
     finally:
         killer.cancel()
         process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def chalice_local(*arguments: str, **settings: str) -> Iterator[Running]:
+    """Chalice's local server, which runs in a child of the process unless the arguments have `--no-autoreload`."""
+    command = [str(Path(sys.executable).with_name("chalice")), "local", "--port", str(free_port()), *arguments]
+    variables = environment(PYTHONUNBUFFERED="1", **settings)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    killer = threading.Timer(START_SECONDS, os.killpg, [process.pid, signal.SIGKILL])
+    killer.start()
+    try:
+        assert process.stdout is not None
+        lines: list[str] = []
+        while not lines or (lines[-1] and "Serving on" not in lines[-1]):
+            lines.append(process.stdout.readline())
+        killer.cancel()
+        yield Running(process, "".join(lines))
+    finally:
+        killer.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 

@@ -104,12 +104,9 @@ def test_a_store_that_refuses_its_caller_is_asked_once(refused: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "moto"])
-def test_chalice_local_opens_its_store_at_the_first_request(kind: str) -> None:
+def test_a_command_of_chalice_that_only_imports_the_app_opens_no_store(kind: str) -> None:
     first = "import sys, app; from chalicelib import wiring; assert not {'moto', 'local.memory.store'} & {*sys.modules}"
     program = f"{first}; wiring.api().put_topic('t', {{}}); assert ('moto' in sys.modules) == ({kind!r} == 'moto')"
-    unset = ("AWS_ENDPOINT_URL_DYNAMODB", "DECANT_STORE")
-    environment = {name: value for name, value in os.environ.items() if name not in unset}
-    environment |= {"AWS_CHALICE_CLI_MODE": "true", "AWS_EC2_METADATA_DISABLED": "true"}
-    if kind == "moto":  # memory is what it opens when nothing is said
-        environment["DECANT_STORE"] = kind
+    environment = {name: value for name, value in os.environ.items() if name != "AWS_ENDPOINT_URL_DYNAMODB"}
+    environment |= {"AWS_CHALICE_CLI_MODE": "true", "AWS_EC2_METADATA_DISABLED": "true", "DECANT_STORE": kind}
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True)

@@ -1,23 +1,28 @@
-"""`make run` calls the consumers of pushed groups, on this machine too."""
+"""`make run` and `chalice local` call the consumers of pushed groups, on this machine too."""
 
 from __future__ import annotations
 
 import json
 import queue
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler
 
-from tests.local.serving import ANSWER_SECONDS, running
+import pytest
+
+from tests.local.serving import ANSWER_SECONDS, Running, chalice_local, running
 from tests.service.test_webhooks import answering, serving
 
 
-def test_a_produce_is_pushed_to_a_webhook_on_this_machine() -> None:
+@pytest.mark.parametrize("serve", [running, chalice_local])
+def test_a_produce_is_pushed_to_a_webhook_on_this_machine(serve: Callable[[], AbstractContextManager[Running]]) -> None:
     had: queue.Queue[list[str]] = queue.Queue()
 
     def respond(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         had.put([message["body"] for message in json.loads(body)["messages"]])
         answering(200)(handler, body)
 
-    with serving(respond) as consumer, running() as server:
+    with serving(respond) as consumer, serve() as server:
         assert server.ask("PUT", "/topics/orders")[0] == 201
         group = "/topics/orders/groups/billing"
         assert server.ask("PUT", group, json.dumps({"push": {"url": f"{consumer.url}/hooks"}}))[0] == 201

@@ -108,6 +108,13 @@ def test_the_report_shows_every_number_in_a_chart_and_in_a_table(report: str) ->
     assert formats.count(sum(40 + minute for minute in range(20))) in read.text
 
 
+def test_a_cell_names_its_column_for_narrow_screens(report: str) -> None:
+    [backlog] = re.findall("<table>.*?</table>", report.partition("<h2>Backlog")[2].partition("</section>")[0])
+    titles = re.findall("<th [^>]*>(.*?)</th>", backlog)
+    assert titles[:3] == ["Topic", "Group", "Ready"]
+    assert re.findall('<td [^>]*data-column="(.*?)"', backlog) == titles * 2
+
+
 def test_the_report_says_in_words_where_there_is_nothing(report: str) -> None:
     assert "All of it could be read." in report
     assert "The job cost has not run on this export." in report
@@ -158,11 +165,28 @@ def test_replies_that_must_not_be_come_before_time_outs() -> None:
     topics = [("orders", "T", None, 9, 7, 2, 0, 1, 2, *latencies), ("empty", "E", None, 4, 0, 3, 1, 0, 0, *[None] * 12)]
     minutes = [(name, topic_id, 60_000, *rest) for name, topic_id, _, *rest in topics]
     section = sections.requests(arrow(schemas.REQUESTS, [*topics, *minutes]))
-    assert (section.headline, section.tone, section.rows[0][-2:]) == ("99 % within 46\u202fms", "bad", ("1", "2"))
+    assert (section.headline, section.tone, section.rows[0][-2:]) == ("3 wrong", "bad", ("1", "2"))
     assert section.verdict.startswith("3 replies too late")
     unanswered = sections.requests(arrow(schemas.REQUESTS, [topics[1], minutes[1]]))
-    assert (unanswered.headline, unanswered.tone, unanswered.chart) == ("0 replies", "odd", "")
+    assert (unanswered.headline, unanswered.tone, unanswered.chart) == ("3 of 4 timed out", "odd", "")
     assert unanswered.verdict == "Timed out: 3 calls."
+
+
+@pytest.mark.parametrize(
+    ("timed_out", "tile"), [(3, ("3 of 7 timed out", "odd")), (0, ("99 % within 40\u202fms", "good"))]
+)
+def test_a_tile_tells_no_latency_where_calls_timed_out(timed_out: int, tile: tuple[str, str]) -> None:
+    latencies = (*(5, 6, 7, 8), *(20, 30, 35, 40), *(26, 36, 40, 60))
+    rows = [("orders", "T", minute, 7, 7 - timed_out, timed_out, 0, 0, 0, *latencies) for minute in (None, 60_000)]
+    section = sections.requests(arrow(schemas.REQUESTS, rows))
+    assert (section.headline, section.tone) == tile
+
+
+@pytest.mark.parametrize(("overdue", "tile"), [(2, ("2 overdue", "odd")), (0, ("99 % within 2.5\u202fs", ""))])
+def test_a_tile_tells_no_lateness_while_messages_are_overdue(overdue: int, tile: tuple[str, str]) -> None:
+    days = arrow(schemas.LATENESS, [("orders", "T", 9, 12, 80, 2500, 4000, 0)])
+    section = sections.delays(days, arrow(schemas.WAITING, [("orders", "T", AT, 3, overdue, AT)]))
+    assert (section.headline, section.tone) == tile
 
 
 @pytest.mark.parametrize(

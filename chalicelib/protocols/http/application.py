@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from chalice.app import Chalice, Response
+from chalice import app as chalice
+from chalice.app import Chalice
 
 from chalicelib.api import OPERATIONS
 from chalicelib.api.messages import MESSAGES_PATH
-from chalicelib.protocols import doors, invocation
+from chalicelib.protocols import doors, entrance, invocation
 from chalicelib.protocols.http import events
-from chalicelib.protocols.http.respond import refusal
+from chalicelib.protocols.http.respond import Request, Response, refusal
 
 SQS_PATHS = ("/", "/{account}/{queue}")
 """Of the door for SQS. Chalice's local server has to know them, and the method that only the door for MQ has."""
 
 
+def _admit_all(_request: Request) -> None: ...
+
+
 class Application(Chalice):
+    """`admit`: raises a DecantError for a request that must not be answered, whatever it asks for."""
+
+    admit: Callable[[Request], None] = staticmethod(_admit_all)
+
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
         """The response to an HTTP request; to another event, a problem. Raises ForeignEvent."""
         if received := events.received(event):
-            return received.answered(doors.respond(received.request, invocation.left_ms(context)))
+            return received.answered(entrance.guarded(lambda: self._responded(received.request, context), refusal))
         invocation.refuse_records(event)
         return events.answered(refusal(invocation.no_request(event)))
+
+    def _responded(self, request: Request, context: Any) -> Response:
+        self.admit(request)
+        return doors.respond(request, invocation.left_ms(context))
 
 
 def application() -> Application:
@@ -37,6 +50,6 @@ def application() -> Application:
     return app
 
 
-def _view(**_names: str) -> Response:
+def _view(**_names: str) -> chalice.Response:
     # Chalice wants one for each route. Its docstring would go into the template.
     raise NotImplementedError("`Application.__call__` answers all requests")

@@ -1,0 +1,35 @@
+"""Has `chalice local`, which serves requests and nothing else, begin as `make run` does, and work in the background."""
+
+from __future__ import annotations
+
+import os
+import sys
+from urllib.parse import urlencode
+
+from chalicelib import wiring
+from chalicelib.protocols.http.application import Application
+from chalicelib.protocols.http.respond import Request
+from local import starting, sweeping
+from local.browsers import refuse_pages
+from local.store import open_store
+from local.unstartable import Unstartable
+
+
+def begin(app: Application) -> None:
+    """Ends the process, with one line, where it cannot: Chalice imports the app in a thread, and would wait on without
+    it."""
+    try:
+        starting.choose()
+        store = open_store()
+        starting.say(f"store: {store}\n{starting.first_token()}")
+    except Unstartable as reason:
+        sys.stderr.write(f"decant: {reason}\n")
+        os._exit(1)
+    app.admit = _admit
+    sweeping.start()
+
+
+def _admit(request: Request) -> None:
+    """Raises Forbidden for a web page that calls a server without access control."""
+    if wiring.api().is_open:
+        refuse_pages(request.method, request.path, urlencode(request.query), request.headers)
