@@ -148,7 +148,7 @@ def running(task: Path, handler: str, log: Path, settings: Mapping[str, str]) ->
     serving = threading.Thread(target=function.server.serve_forever, daemon=True)
     serving.start()
     named = {"AWS_LAMBDA_FUNCTION_NAME": "decant-dev-api", "DECANT_STACK": "decant-dev"}
-    variables = environment(task, AWS_LAMBDA_RUNTIME_API=api, **named, **settings)
+    variables = environment(task, AWS_LAMBDA_RUNTIME_API=api, **{**named, **settings})
     with log.open("wb") as output:
         command: list[str | Path] = [tool("python"), "-s", "-m", "awslambdaric", handler]
         child = subprocess.Popen(command, env=variables, cwd=task, stdout=output, stderr=output)
