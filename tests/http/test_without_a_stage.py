@@ -74,6 +74,7 @@ def test_the_commands_of_chalice_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """`chalice local` and `chalice package` do not run in Lambda."""
     monkeypatch.delenv("AWS_LAMBDA_FUNCTION_NAME")
     monkeypatch.setenv("AWS_CHALICE_CLI_MODE", "true")
+    monkeypatch.setenv("DECANT_STORE", "memory")
     assert app.app(events.rest(Sent("GET", "/health")), None)["statusCode"] == 200
 
 
