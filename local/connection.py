@@ -161,10 +161,10 @@ class Connection(asyncio.Protocol):
 
     def _exchange(self) -> Steps[bool]:
         """Answers one request. Returns whether another may follow."""
-        self._office.listening[self] = None
+        self._office.waiting[self] = None
         try:
             head, body = yield from self._read()
-            self._office.listening.pop(self, None)
+            self._office.waiting.pop(self, None)
             answer = yield from self._carried_out(head, body)
         except _TurnedAway as refused:
             yield from self._refuse(refused.answer, refused.line)
@@ -174,6 +174,7 @@ class Connection(asyncio.Protocol):
             return False
         finally:
             self._release()
+        self._office.waiting[self] = None
         self._log(head.line, answer)
         is_last = self._office.is_finishing or not head.keeps
         yield from self._send(rendered(answer, is_last, has_body=head.method != "HEAD"))

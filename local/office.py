@@ -46,9 +46,9 @@ class Member(Protocol):
 @dataclass
 class Office:
     """`find`: what a request asks for. `judge`: of a request whose large body is still to come, in a thread of a pool.
-    `connections`: those that are open, at most `connections_max`. `listening`: those of them that wait for a request or
-    the rest of one, the longest wait first. `held_bytes`: of large bodies that the connections hold. `when_empty`: is
-    called when an office that is to finish has no connection left."""
+    `connections`: those that are open, at most `connections_max`. `waiting`: those of them that wait for their client,
+    for a request, the rest of one, or to read an answer; the longest wait first. `held_bytes`: of large bodies that the
+    connections hold. `when_empty`: is called when an office that is to finish has no connection left."""
 
     find: Find
     judge: Judge
@@ -59,24 +59,24 @@ class Office:
     when_empty: Callable[[], None]
     is_finishing: bool = False
     connections: set[Member] = field(default_factory=set)
-    listening: dict[Member, None] = field(default_factory=dict)
+    waiting: dict[Member, None] = field(default_factory=dict)
     held_bytes: int = 0
 
     def make_room(self) -> bool:
-        """For one more connection: ends the one that has waited longest to receive a request. False: all are busy, or
-        the office is to finish."""
+        """For one more connection: ends the one that has waited longest for its client. False: all are busy, or the
+        office is to finish."""
         if self.is_finishing:
             return False
         if len(self.connections) < self.connections_max:
             return True
-        longest = next(iter(self.listening), None)
+        longest = next(iter(self.waiting), None)
         if longest:
             longest.end()
         return longest is not None
 
     def leave(self, member: Member) -> None:
         self.connections.discard(member)
-        self.listening.pop(member, None)
+        self.waiting.pop(member, None)
         self._look_whether_empty()
 
     def finish(self) -> None:

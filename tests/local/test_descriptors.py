@@ -22,6 +22,8 @@ from tests.support.emulators import ROOT
 FILES_MAX = 256
 CROWD = 400
 STDERR_CHARS_MAX = 1_000
+LARGE = 20_000_000
+"""Bytes of an answer that no socket takes at once."""
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -113,7 +115,7 @@ class Held:
             if head.target == "/held":
                 self.began.release()
                 assert self.ends.wait(20)
-            return Answer(200, {}, b"")
+            return Answer(200, {}, bytes(LARGE if head.target == "/large" else 0))
 
         return Task(Pace.SOON, run)
 
@@ -164,6 +166,13 @@ def test_the_connection_that_was_idle_longest_makes_room_for_a_new_one(held: Hel
                 assert is_closed(second)
                 first.sendall(GET % b"/once-more")
                 assert first.recv(1_000)
+
+
+def test_a_client_that_does_not_read_its_answer_makes_room_too(held: Held) -> None:
+    with serving(held, 1) as port, asked(port, b"/large") as silent:
+        assert silent.recv(1)
+        with asked(port, b"/a") as other:
+            assert other.recv(1_000).startswith(b"HTTP/1.1 200")
 
 
 def test_a_request_under_way_makes_no_room_for_another(held: Held) -> None:
