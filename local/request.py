@@ -60,7 +60,7 @@ def understood(head: bytes) -> Head:
     parts = _REQUEST_LINE.fullmatch(line)
     if parts is None:
         raise InvalidField(
-            f"the request line must be a method, a path and HTTP/1.1; it is {shown(_text(line).strip())}"
+            f"the request line must be a method, a path and HTTP/1.1; it is {shown(_text(line).removesuffix(chr(13)))}"
         )
     headers = _parsed_headers(rest.removesuffix(b"\n").removesuffix(b"\r"))
     is_old = parts["minor"] == b"0"

@@ -51,9 +51,11 @@ def _choose_access(text: str) -> None:
     if text == "on":
         os.environ["DECANT_ACCESS"] = "tokens"
     try:
-        wiring.demand()
+        demand = wiring.demand()
     except ValueError as error:
         raise Unstartable(str(error)) from error
+    if demand.iam:
+        raise Unstartable("DECANT_ACCESS is 'iam', but no IAM lets callers in here: ACCESS=on asks for tokens")
 
 
 def first_token() -> str:

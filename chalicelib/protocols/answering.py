@@ -12,6 +12,7 @@ from chalicelib.base.deadline import ending
 from chalicelib.base.runtime import Runtime
 from chalicelib.protocols import entrance
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
+from chalicelib.telemetry.record import Record, note, recording
 from chalicelib.telemetry.trace_context import trace_id
 
 NO_KEYS = (
@@ -49,8 +50,17 @@ def turned_away(
     def admitted() -> None:
         admit()
 
-    response, code = _outcome(admitted, refused)
-    return _recorded(name, request, lambda: (response, code), **place) if response else None
+    judged = Record(name)
+    with recording(judged):
+        response, code = _outcome(admitted, refused)
+    if response is None:
+        return None
+
+    def told() -> tuple[Response, str]:
+        note(**judged.about)  # whom it has refused
+        return response, code
+
+    return _recorded(name, request, told, **place)
 
 
 def _recorded(name: str, request: Request, outcome: Callable[[], tuple[Response, str]], **place: str) -> Response:

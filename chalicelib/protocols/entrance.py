@@ -16,7 +16,7 @@ from chalicelib.base.limits import NAME_PATTERN
 from chalicelib.base.runtime import system
 from chalicelib.protocols.http import problems
 from chalicelib.service import Service
-from chalicelib.telemetry.record import note
+from chalicelib.telemetry.record import Record, note, recording
 from chalicelib.telemetry.trace_context import trace_id
 
 T = TypeVar("T")
@@ -71,8 +71,17 @@ def turned_away(call: Call) -> Answer | None:
         authorization = call.headers.get("authorization")
         wiring.api().admitted(call.operation, call.names, authorization, call.principal, call.is_invoked)
 
-    refused = guarded(admit, refusal)
-    return _recorded(call, lambda: refused) if refused else None
+    judged = Record(call.operation.name)
+    with recording(judged):
+        refused = guarded(admit, refusal)
+    if refused is None:
+        return None
+
+    def told() -> Answer:
+        note(**judged.about)  # whom it has refused
+        return refused
+
+    return _recorded(call, told)
 
 
 def _recorded(call: Call, answered: Callable[[], Answer]) -> Answer:

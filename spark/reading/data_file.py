@@ -26,7 +26,8 @@ _BULK_KINDS = {prefix.encode(): kind for prefix, kind in PREFIXES.items() if kin
 _PREFIX_BYTES_MAX = max(map(len, _BULK_KINDS)) + len("#")
 
 TROUBLES_MAX = 10_000
-"""Unreadable lines of a file of which the quarantine has each: some MB. The others are counted."""
+"""Unreadable lines of a file, each of which the quarantine has: some MB. A file with more of them is none of an export,
+and a small one may unpack to millions."""
 
 
 class FileReader:
@@ -36,7 +37,7 @@ class FileReader:
         self._file, self._is_incremental = file, is_incremental
         self._lines = LineReader(file)
         self.troubles: list[Trouble] = self._lines.troubles
-        self._unnoted = 0
+        self._has_enough = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for lines in self._lines:
@@ -45,8 +46,10 @@ class FileReader:
                 groups.setdefault(self._bulk_kind(line[1]), []).append(line)
             for kind, alike in groups.items():
                 yield from self._bulk(kind, alike) if kind else self._single(alike)
-        if self._unnoted:
-            self.troubles.append(Trouble(0, f"{self._unnoted} more of its lines cannot be read"))
+            if self._has_enough:
+                reason = f"more than {TROUBLES_MAX} of its lines cannot be read: it is not read further"
+                self.troubles.append(Trouble(0, reason))
+                return
 
     def _bulk_kind(self, line: bytes) -> str | None:
         """The kind of an item that is read in bulk. None: its line is read by itself, perhaps because its key is not
@@ -108,7 +111,7 @@ class FileReader:
 
     def _note(self, number: int, line: bytes, reason: str) -> None:
         if len(self.troubles) >= TROUBLES_MAX:
-            self._unnoted += 1
+            self._has_enough = True
             return
         raw = line[:RAW_BYTES_MAX].decode(errors="replace")
         self.troubles.append(Trouble(number, reason[:REASON_CHARS_MAX], raw))

@@ -11,6 +11,7 @@ from chalicelib.base.limits import ITEM_BYTES_MAX
 from chalicelib.table import keys
 from local.memory.sizes import item_bytes
 from spark.reading import data_file
+from spark.reading import lines as line_reader
 from spark.reading.data_file import FileReader, light
 from spark.reading.manifest import read_export
 from tests.spark import items
@@ -182,12 +183,13 @@ def test_millions_of_empty_lines_take_no_memory(tmp_path: Path) -> None:
     assert peak < 32 << 20, "blocks, whatever is in them"
 
 
-def test_unreadable_lines_beyond_some_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_unreadable_lines_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_file, "TROUBLES_MAX", 3)
-    rows, unreadable = read(write_export(tmp_path, [[*[b"{}"] * 8, line(items.topic())]]))
+    monkeypatch.setattr(line_reader, "_LINES_AT_ONCE", 8)
+    rows, unreadable = read(write_export(tmp_path, [[*[b"{}"] * 7, *[line(items.topic())] * 2]]))
     assert [at for _, at, _, _ in unreadable] == [0, 1, 2, 3]
-    assert unreadable[0][2] == "5 more of its lines cannot be read"
-    assert [row["line"] for row in rows] == [9]
+    assert unreadable[0][2] == "more than 3 of its lines cannot be read: it is not read further"
+    assert [row["line"] for row in rows] == [8], "those of the block are read"
 
 
 def test_a_line_longer_than_any_item_ends_its_file_in_one_line(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "InvalidFilter": (400, "A filter is invalid"),
     "InvalidName": (400, "A name is invalid"),
     "Unauthenticated": (401, "A valid token is needed"),
-    "Forbidden": (403, "The token does not allow this"),
+    "Forbidden": (403, "Not allowed"),
     "TopicNotFound": (404, "The topic does not exist"),
     "GroupNotFound": (404, "The group does not exist"),
     "MessageNotFound": (404, "The message does not exist"),

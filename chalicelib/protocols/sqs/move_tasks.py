@@ -21,6 +21,7 @@ from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, 
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, denied
 from chalicelib.protocols.sqs.message_ids import random_uuid
 from chalicelib.protocols.sqs.redrive_policies import name_of, sources_of
+from chalicelib.telemetry.record import note
 
 MOVE_TASKS = Actions()
 
@@ -133,6 +134,7 @@ def _source(call: Call, arn: str) -> Standing:
     except QueueGone:
         call.demand_absent(name_of(arn))
         raise _no_resource(_SOURCE) from None
+    note(topic=source.queue.topic, group=source.queue.group)
     call.demand(source.queue)
     return source
 

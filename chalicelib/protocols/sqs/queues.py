@@ -17,6 +17,7 @@ from chalicelib.protocols.sqs import queue_tags, redrive_policies
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json
 from chalicelib.protocols.sqs.errors import SqsError, missing
 from chalicelib.protocols.sqs.pages import page
+from chalicelib.telemetry.record import note
 
 QUEUES = Actions()
 
@@ -43,11 +44,13 @@ _BAD_FIFO_NAME = (
 )
 def create_queue(call: Call) -> Json:
     name, tags = call.request["QueueName"], call.request.get("tags", {})
-    call.demand_at(name, *_place(name, tags), owns_topic=queue_tags.TOPIC not in tags)
+    topic, group = _place(name, tags)
+    call.demand_at(name, topic, group, owns_topic=queue_tags.TOPIC not in tags)
     given = call.request.get("Attributes", {})
     values = attributes.parsed(given, _is_fifo(name, given))
     attributes.demand_together(values)
     queue_tags.demand_new(tags, name)
+    note(topic=topic, group=group)
     standing = _existing(call, name) or _made(call, _new(call, name, values, tags), values)
     if standing:
         call.demand(standing.queue)
