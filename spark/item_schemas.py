@@ -114,6 +114,7 @@ KINDS: dict[str, StructType | None] = {
         entry=ENTRY,  # null: the messages in these slots are cancelled
         base=_LONG,
     ),
+    "late_message": None,
     "dedup": struct(at_ms=_LONG, entry=ENTRY, index=_INT, queue=_INT, base=_LONG, create=_BOOL, due_ms=_LONG),
     "index": struct(stored_at_ms=_LONG, entry_id=_BYTES, queue=_INT, base=_LONG),
     "dead_letter": struct(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from chalicelib.base.limits import STORED_LATE_MS_MAX
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import NONE, PROMOTED_MAX, Decision, Slot, is_cancelled, mark_cancelled, slot_of
 from chalicelib.log import Log
@@ -55,23 +54,21 @@ class DecisionChain:
             self._writer.append_at(topic, queue, decision.entry, tail)
         else:
             self._writer.append_from(topic, queue, decision.entry, decision.base)
+        if decision.late:
+            self._store.put_all(decision.late_items(topic, queue))
         self.remove(topic, waiting, decision.entry)
 
     def find(self, topic: Topic, queue: int, slot: Slot) -> tuple[Decision, Entry] | None:
-        """The decision that delivers the message of this slot, with its entry.
-
-        Messages are always delivered in due order. The search therefore starts at the first decision made at the due
-        time or later, and ends at one that is much later and delivers a later slot."""
+        """The decision that delivers the message of this slot, with its entry. See `decision` for their order."""
         newest = self.newest(topic, [queue])[0]
         if slot in newest.slots:
             return (newest, newest.entry) if newest.entry else None
-        for decision in self._from(topic, queue, self._first_at(topic, queue, slot.due_ms, newest.number)):
+        for decision in self._from(topic, queue, self._first_reaching(topic, queue, slot.due_ms, newest.number)):
             if slot in decision.slots and decision.entry:
                 return decision, decision.entry
-            is_late = decision.at_ms > slot.due_ms + STORED_LATE_MS_MAX
-            if is_late and decision.last and decision.last > slot:
-                return None
-        return None
+            if decision.is_last_for(slot.due_ms):
+                break
+        return self._find_late(topic, queue, slot)
 
     def remove(self, topic: Topic, waiting: Sequence[Item], delivered: Entry | None = None) -> None:
         """Removes items that are no longer needed, with their payloads, except that of an entry that is delivered as it
@@ -96,14 +93,22 @@ class DecisionChain:
         cancelled = [] if newest.entry else [slot.key(topic.id, queue) for slot in newest.slots]
         return [due, Keys(cancelled, strong=True)]
 
-    def _first_at(self, topic: Topic, queue: int, at_ms: int, count: int) -> int:
-        """The number of the first of so many decisions that was made at `at_ms` or later, or of the last; their times
-        never decrease."""
+    def _find_late(self, topic: Topic, queue: int, slot: Slot) -> tuple[Decision, Entry] | None:
+        late = self._store.read([Keys([keys.late(topic.id, queue, *slot)], strong=True)])[0]
+        decision = self._numbered(topic, queue, late[0]["n"]) if late else None
+        return (decision, decision.entry) if decision and decision.entry else None
+
+    def _numbered(self, topic: Topic, queue: int, number: int) -> Decision | None:
+        items = self._store.read([Keys([keys.decision(topic.id, queue, number)], strong=True)])[0]
+        return Decision.of(items[0]) if items else None
+
+    def _first_reaching(self, topic: Topic, queue: int, due_ms: int, count: int) -> int:
+        """The number of the first of so many decisions that may deliver what is due then, or of the last."""
         low, high = 1, count
         while low < high:
             middle = (low + high) // 2
-            items = self._store.read([Keys([keys.decision(topic.id, queue, middle)], strong=True)])[0]
-            if items and Decision.of(items[0]).at_ms >= at_ms:
+            decision = self._numbered(topic, queue, middle)
+            if decision and decision.surely_reached_ms >= due_ms:
                 high = middle
             else:
                 low = middle + 1

@@ -4,7 +4,12 @@ Each delayed message is an item of its own, an entry of one message, sorted by d
 decides about them. A caller writes number n + 1 only after it has read number n as the newest, *then* the waiting
 messages, and has made sure that number n is carried out. The decisions of a queue are therefore ordered, and if two
 name the same message, only one can be written. The newest decision is never removed. `docs/table.md` lists the
-attributes."""
+attributes.
+
+Two instants of a decision never decrease along the chain, whatever the clocks of the callers say: `at_ms`, and
+`reached_ms`, the latest due time delivered so far. A message is *late* if its turn had passed by both, and long ago,
+when it was decided about: it was stored late, or the clock of an earlier caller was ahead. Late messages get an item
+that names their decision. All others are found by these two instants."""
 
 from __future__ import annotations
 
@@ -12,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chalicelib.base.limits import DAY_MS, KIB, SECOND_MS
+from chalicelib.base.limits import DAY_MS, KIB, SECOND_MS, STORED_LATE_MS_MAX
+from chalicelib.catalogue.topic import Topic
 from chalicelib.log.segment import Entry
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Effect, Exists, Item, Key, Set, Write
@@ -28,7 +34,7 @@ DUE_KEPT_MS = 90 * DAY_MS
 _DUE_BYTES = 6
 _SLOT_BYTES = _DUE_BYTES + 8
 _HEAD_BYTES = 150
-"""Bytes of a decision besides its entry and slots: its keys, attribute names and times."""
+"""Bytes of a decision besides its entry and slots: its keys, attribute names, times and counts."""
 
 
 class Slot(NamedTuple):
@@ -64,7 +70,8 @@ def mark_cancelled(topic_id: str, queue: int, slot: Slot) -> Write:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """`number`: its place in the chain, from 1; 0 stands for none. `entry` delivers the messages in `slots`; without an
-    entry they are cancelled."""
+    entry they are cancelled. `reached_ms`: None in decisions of earlier releases. `late`: so many of its first messages
+    are late."""
 
     number: int
     at_ms: int
@@ -72,17 +79,45 @@ class Decision:
     slots: tuple[Slot, ...]
     entry: Entry | None = None
     base: int = 0
+    reached_ms: int | None = None
+    late: int = 0
 
     @classmethod
     def of(cls, item: Item) -> Decision:
         entry = Entry.of(item["e"]) if "e" in item else None
         number = keys.number_of(item["sk"])
-        return cls(number, item["at"], item["by"], tuple(_slots(item["s"])), entry, item.get("b", 0))
+        head = number, item["at"], item["by"], tuple(_slots(item["s"]))
+        return cls(*head, entry, item.get("b", 0), item.get("r"), item.get("l", 0))
 
     @property
     def last(self) -> Slot | None:
         """The last slot that it delivers."""
         return max(self.slots) if self.entry else None
+
+    @property
+    def surely_reached_ms(self) -> int:
+        """No message that is due later was delivered up to here."""
+        return self.at_ms if self.reached_ms is None else self.reached_ms
+
+    def delivering(self, now: int, slots: Sequence[Slot], entry: Entry, base: int) -> Decision:
+        """The next decision: to deliver these messages, in due order."""
+        last_ms = slots[-1].due_ms
+        at_ms, reached_ms = max(now, self.at_ms, last_ms), max(self.surely_reached_ms, last_ms)
+        late = sum(self._is_past(slot.due_ms, self.surely_reached_ms) for slot in slots)
+        return Decision(self.number + 1, at_ms, entry.id, tuple(slots), entry, base, reached_ms, late)
+
+    def cancelling(self, now: int, slot: Slot, by: bytes) -> Decision:
+        """The next decision: to cancel this message."""
+        at_ms = max(now, self.at_ms)
+        return Decision(self.number + 1, at_ms, by, (slot,), reached_ms=self.surely_reached_ms)
+
+    def is_last_for(self, due_ms: int) -> bool:
+        """Whether all that any later decision delivers of what is due then is late."""
+        last_ms = self.last.due_ms if self.last else 0
+        return self._is_past(due_ms, last_ms if self.reached_ms is None else self.reached_ms)
+
+    def _is_past(self, due_ms: int, reached_ms: int) -> bool:
+        return due_ms < reached_ms and due_ms + STORED_LATE_MS_MAX < self.at_ms
 
     def write(self, topic_id: str, queue: int) -> Write:
         """If this is rejected, another caller has decided meanwhile. The returned item may be another caller's with the
@@ -92,6 +127,10 @@ class Decision:
             Set(("by",), self.by),
             Set(("s",), b"".join(_packed(slot) for slot in self.slots)),
         ]
+        if self.reached_ms is not None:
+            effects.append(Set(("r",), self.reached_ms))
+        if self.late:
+            effects.append(Set(("l",), self.late))
         if self.entry:
             effects += [Set(("e",), self.entry.as_item()), Set(("b",), self.base)]
         return Write(
@@ -101,8 +140,13 @@ class Decision:
             landed=lambda before: before["by"] == self.by,
         )
 
+    def late_items(self, topic: Topic, queue: int) -> list[Item]:
+        """Where to find its late messages, for as long as the decision itself is kept."""
+        places = [keys.late(topic.id, queue, *slot) for slot in self.slots[: self.late]]
+        return [{**place._asdict(), "n": self.number, "ttl": topic.ttl(self.at_ms)} for place in places]
 
-NONE = Decision(0, 0, b"", ())
+
+NONE = Decision(0, 0, b"", (), reached_ms=0)
 
 
 def inline_bytes_max(count: int) -> int:

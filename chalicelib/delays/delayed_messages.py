@@ -13,7 +13,7 @@ from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
-from chalicelib.delays.decision import Decision, Slot, is_cancelled, slot_of
+from chalicelib.delays.decision import Slot, is_cancelled, slot_of
 from chalicelib.delays.writer import Waiting
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry, Segment
@@ -77,8 +77,7 @@ class DelayedMessages:
                 raise AlreadyDelivered(f"message {shown(message_id)} of topic '{topic.name}' was delivered")
             if not items or is_cancelled(items[0]):
                 raise _unknown(topic, message_id)
-            by = self._runtime.entropy(ENTRY_ID_BYTES)
-            decision = Decision(newest.number + 1, max(self._runtime.now(), newest.at_ms), by, (slot,))
+            decision = newest.cancelling(self._runtime.now(), slot, self._runtime.entropy(ENTRY_ID_BYTES))
             try:
                 self._store.write(decision.write(topic.id, queue))
             except Refused:

@@ -69,9 +69,7 @@ class Promoter:
         if topic.index_keys:
             self._writer.index(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
         tail = self._writer.tail(topic, topic.logs[queue])
-        slots = tuple(slot_of(item) for item in waiting)
-        at_ms = max(now, newest.at_ms, slots[-1].due_ms)  # the caller's `due_ms` may be of another clock
-        decision = Decision(newest.number + 1, at_ms, entry.id, slots, entry, tail.base)
+        decision = newest.delivering(now, [slot_of(item) for item in waiting], entry, tail.base)
         try:
             made = Decision.of(self._store.write(decision.write(topic.id, queue)))
         except Refused:

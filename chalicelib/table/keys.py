@@ -236,6 +236,11 @@ def due_and_entry(key: str) -> tuple[int, bytes]:
     return int(due), bytes.fromhex(entry_id)
 
 
+def late(topic_id: str, queue: int, due_ms: int, entry_id: bytes) -> Key:
+    """Which decision delivers a delayed message that came late."""
+    return Key(f"late#{topic_id}#{queue}#{entry_id.hex()}", f"{due_ms:0{_OFFSET_DIGITS}d}")
+
+
 def due_until(due_ms: int) -> str:
     """Sorts after everything due by then."""
     return f"{due_ms:0{_OFFSET_DIGITS}d}{LAST}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.base.limits import STORED_LATE_MS_MAX
 from chalicelib.base.message import Message
 from chalicelib.delays.chain import remaining
 from chalicelib.delays.decision import (
     DUE_KEPT_MS,
+    NONE,
     PROMOTED_BYTES_MAX,
     PROMOTED_MAX,
     Decision,
@@ -86,3 +88,44 @@ def test_a_message_keeps_its_first_id_and_when_it_was_sent(sent_at_ms: int | Non
     place = {"message_id": waiting.message_id, "topic": "orders", "queue": 3, "deliver_at_ms": NOW + 9}
     shown = waiting.as_json("orders")
     assert {name: shown[name] for name in place} == place
+
+
+LATE = STORED_LATE_MS_MAX
+ENTRY = Entry(b"entry-id", 1, NOW, "json", 1, b"")
+
+
+def delivers(at_ms: int, due_ms: int, after: Decision = NONE) -> Decision:
+    """The next decision, which delivers one message."""
+    return after.delivering(NOW + at_ms, [Slot(NOW + due_ms, b"message.")], ENTRY, 0)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "reached_ms", "is_late"),
+    [
+        pytest.param(LATE + 1, 1, True, id="another had its turn"),
+        pytest.param(LATE, 1, False, id="not long ago"),
+        pytest.param(LATE + 1, 0, False, id="in its order"),
+    ],
+)
+def test_a_message_is_late_if_its_turn_has_passed_long_ago(at_ms: int, reached_ms: int, is_late: bool) -> None:
+    before = delivers(at_ms, reached_ms)
+    after = delivers(0, 0, before)
+    assert (after.late, before.is_last_for(NOW)) == (int(is_late), is_late)
+    assert (after.at_ms, after.reached_ms) == (NOW + at_ms, NOW + reached_ms)
+    [slot] = after.slots
+    cancel = before.cancelling(NOW, slot, b"caller")
+    assert (cancel.at_ms, cancel.reached_ms, cancel.late) == (NOW + at_ms, NOW + reached_ms, 0)
+    assert (delivers(0, 0, cancel).late, cancel.is_last_for(NOW)) == (int(is_late), is_late)
+
+
+def test_what_an_earlier_release_decided_may_have_reached_all_that_was_due() -> None:
+    old = Decision(1, NOW + LATE + 1, b"by", (Slot(NOW, b"message1"),), ENTRY)
+    assert (delivers(0, 1, old).late, old.is_last_for(NOW + 1)) == (0, False)
+    assert (delivers(0, 0, old).late, old.is_last_for(NOW)) == (1, False)
+    assert old.is_last_for(NOW - 1)
+
+
+def test_only_the_first_messages_of_a_decision_are_late() -> None:
+    before = delivers(LATE + 1, 5)
+    slots = [Slot(NOW + due_ms, b"message.") for due_ms in (-1, 0, 1, 5)]
+    assert before.delivering(NOW, slots, ENTRY, 0).late == 2

@@ -141,6 +141,12 @@ def test_delayed_messages_and_decisions_about_them() -> None:
     item = {"at": NOW, "by": b"decider.", "s": PACKED[:14]}
     assert made(cancel.write("tid", 3)) == item
     assert (Decision.of({**item, "sk": "4"}), cancel.last) == (cancel, None)
+    late = replace(decision, reached_ms=NOW + 2, late=1)
+    item = {"at": NOW, "by": b"decider.", "s": PACKED, "e": STORED, "b": 40, "r": NOW + 2, "l": 1}
+    assert made(late.write("tid", 3)) == item
+    assert Decision.of(after(None, late.write("tid", 3)) or {}) == late
+    place = {"pk": f"late#tid#3#{b'message1'.hex()}", "sk": f"00{NOW}"}
+    assert late.late_items(TOPIC, 3) == [{**place, "n": 4, "ttl": TOPIC.ttl(NOW)}]
 
 
 def test_transactions() -> None:

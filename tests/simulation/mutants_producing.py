@@ -150,6 +150,12 @@ def promotions_before_they_are_due() -> Any:
 
 
 @planted
+def promotions_that_leave_no_way_to_late_ones() -> Any:
+    """Who looks for a delivered message later goes by the order of the decisions alone."""
+    return patch.object(chain.DecisionChain, "_find_late", lambda *_: None)
+
+
+@planted
 def promotions_that_begin_at_the_end() -> Any:
     """Who helps looks for the entry only where it believes the log to end."""
 

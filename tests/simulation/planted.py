@@ -102,7 +102,7 @@ PLANS = {
     **dict.fromkeys(("burials_without_a_fence", "purges_that_do_not_count"), GRAVES),
     "purges_of_what_is_gone": replace(GRAVES, redrives=6, faults=replace(ALL, latency_ms_max=200)),
     "cancels_that_leave_no_mark": replace(WAITING, messages=40, sizes=(0,), faults=replace(ALL, zombie=0.4, kill=0.02)),
-    "delays_in_plain_writes": WAITING,
+    **dict.fromkeys(("delays_in_plain_writes", "promotions_that_leave_no_way_to_late_ones"), WAITING),
     "promotions_that_begin_at_the_end": replace(
         WAITING, messages=60, delayed=0.5, sizes=(150, 1_000), faults=replace(ALL, zombie=0.2, kill=0.05)
     ),

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib.delays import writer
+from chalicelib.delays import decision, writer
 from chalicelib.producing import dedup
 from chalicelib.service import Service
 from tests.simulation.expiring import PRODUCERS_LULL
@@ -37,7 +37,12 @@ _RETURNED_MS = 12_000
 
 @contextmanager
 def short_times(dedup_ms: int, late_write_ms: int) -> Iterator[None]:
-    with patch.object(dedup, "DEDUP_MS", dedup_ms), patch.object(writer, "LATE_WRITE_MS_MAX", late_write_ms):
+    """Messages that came late are late at once: no history is as long as it takes."""
+    with (
+        patch.object(dedup, "DEDUP_MS", dedup_ms),
+        patch.object(writer, "LATE_WRITE_MS_MAX", late_write_ms),
+        patch.object(decision, "STORED_LATE_MS_MAX", 0),
+    ):
         yield
 
 

@@ -18,6 +18,7 @@ PREFIXES = {
     "transactions": "transaction",
     "decided": "decided_transaction",
     "promotions": "decision",
+    "late": "late_message",
     "dedup": "dedup",
     "index": "index",
     "dead": "dead_letter",
