@@ -61,10 +61,7 @@ def test_a_message_received_often_enough_is_in_the_dead_letter_queue(made: Sqs, 
     assert receive(made, "orders") == []
     [dead] = receive(made, "dead")
     assert (dead["MessageId"], dead["Body"]) == (sent["MessageId"], "hi")
-    assert dead["MessageAttributes"] == {
-        **kind,
-        "decant.reason": {"DataType": "String", "StringValue": "the lease expired"},
-    }
+    assert dead["MessageAttributes"] == kind
     about = dead["Attributes"]
     assert about["DeadLetterQueueSourceArn"] == f"{ARN}orders"
     assert about["ApproximateReceiveCount"] == "3"
@@ -72,6 +69,24 @@ def test_a_message_received_often_enough_is_in_the_dead_letter_queue(made: Sqs, 
     made.DeleteMessage(QueueUrl="dead", ReceiptHandle=dead["ReceiptHandle"])
     clock.sleep(60_000)
     assert receive(made, "dead") == receive(made, "orders") == []
+
+
+def test_a_dead_letter_has_the_attributes_that_were_sent_and_can_be_sent_back(made: Sqs, clock: Clock) -> None:
+    given = {f"a{number}": {"DataType": "String", "StringValue": "x"} for number in range(10)}
+    sent = made.SendMessage(QueueUrl="orders", MessageBody="hi", MessageAttributes=given)
+    receive(made, "orders")
+    clock.sleep(1_000)
+    assert receive(made, "orders") == []
+    [dead] = receive(made, "dead")
+    assert dead["MessageAttributes"] == given
+    again = made.SendMessage(QueueUrl="orders", MessageBody="hi", MessageAttributes=dead["MessageAttributes"])
+    assert dead["MD5OfMessageAttributes"] == again["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+
+
+def test_a_message_that_has_not_moved_shows_an_attribute_like_the_reason(made: Sqs) -> None:
+    mine = {"decant.reason": {"DataType": "String", "StringValue": "mine"}}
+    made.SendMessage(QueueUrl="orders", MessageBody="hi", MessageAttributes=mine)
+    assert receive(made, "orders")[0]["MessageAttributes"] == mine
 
 
 def test_with_a_count_of_one_a_message_is_given_out_once(made: Sqs, clock: Clock) -> None:

@@ -2,7 +2,8 @@
 
 An attribute of type `String` is the property of its name. The types of the others are one property more, `sqs:types`.
 The attribute `decant.tag` is the message's tag. Properties that begin with `sqs:` are the door's own, and are not
-shown: no attribute has a colon in its name."""
+shown: no attribute has a colon in its name. Nor is the reason of a dead letter, which keeps the attributes that were
+sent."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ import orjson
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import Label
 from chalicelib.base.message import Message
+from chalicelib.dead_letters.move import REASON, SOURCE
 from chalicelib.producing.new_message import parse_tag
 from chalicelib.protocols.sqs.action import BLOB, TEXT, Json, Map, Structure
 from chalicelib.protocols.sqs.errors import SqsError
@@ -125,10 +127,11 @@ def of_message(message: Message) -> dict[str, Attribute]:
     """The attributes of a message, whoever sent it and however."""
     properties = message.properties
     types = _types(properties.get(TYPES))
+    own = {REASON} if SOURCE in properties else set()
     shown = {
         name: _received(types.get(name, "String"), value)
         for name, value in properties.items()
-        if not name.startswith(OWN_PREFIX)
+        if not name.startswith(OWN_PREFIX) and name not in own
     }
     if message.tag is not None:
         shown[TAG] = Attribute("String", message.tag)
