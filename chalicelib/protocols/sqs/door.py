@@ -67,7 +67,8 @@ def found(request: Request) -> Found | None:
     if place is None or request.method not in ("GET", "POST"):
         return None
     queue_name = unquote(place[1] or "")
-    wire: Wire | None = json_wire.wire_of(request) or query_wire.wire_of(request, bool(queue_name))
+    at_queue = bool(queue_name)
+    wire: Wire | None = json_wire.wire_of(request, at_queue) or query_wire.wire_of(request, at_queue)
     if wire is None:
         return None
     return Found(ACTIONS.get(wire.action), partial(_answered, request, wire, queue_name))
