@@ -225,6 +225,18 @@ def test_an_old_topic_is_full_of_what_has_not_expired(client: Client, clock: Clo
     assert f"has not consumed {DEPTH} messages" in send(topic).json["detail"]
 
 
+def test_one_queue_may_be_full_of_expired_messages_and_another_not(client: Client, clock: Clock) -> None:
+    topic = breaking(client, queues=2, retention_ms=RETENTION_MS_MIN)
+    topic.group("billing")
+    for queue in range(2):
+        fill(topic, queue)
+        clock.sleep(RETENTION_MS_MIN // 2)
+    answer = send(topic, {"queue": 0}, {"queue": 1})
+    assert answer.status == 207
+    stored, full = answer.json["messages"]
+    assert (stored["queue"], stored["offset"], full["error"]["code"]) == (0, DEPTH, "QueueFull")
+
+
 def test_expired_messages_do_not_wait(client: Client, clock: Clock) -> None:
     topic = breaking(client, retention_ms=RETENTION_MS_MIN)
     topic.group("billing")

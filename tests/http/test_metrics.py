@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from chalicelib import VERSION
 from chalicelib.admin import backlogs
 from chalicelib.api.about import Metrics
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, MINUTE_MS, PASSED_AT_ONCE_MAX
 from chalicelib.telemetry import totals
 from tests.support.client import Client, Group, Topic
@@ -220,6 +221,22 @@ def test_requests_and_sweeps_are_timed(client: Client, group: Group, clock: Cloc
     assert scrape.value("problems_total", operation="get_topic", code="TopicNotFound") == 1
     assert scrape.value("sweep_duration_seconds_count", sweep="forward") == 1
     assert scrape.value("sweep_timestamp_seconds", sweep="forward") == clock.ms / 1_000
+
+
+def test_a_sweep_that_fails_did_not_come_to_its_end(client: Client, clock: Clock, store: TroubledStore) -> None:
+    def fail() -> None:
+        store.before = unavailable("read")
+        with pytest.raises(StoreUnavailable):
+            client.api.service.sweeps.forward()
+        store.before = lambda *_: None
+
+    fail()
+    assert Scrape(client).value("sweep_timestamp_seconds", sweep="forward") is None
+    client.api.service.sweeps.forward()
+    ended_at_s = clock.ms / 1_000
+    clock.sleep(60_000)
+    fail()
+    assert Scrape(client).value("sweep_timestamp_seconds", sweep="forward") == ended_at_s
 
 
 def test_what_the_store_was_asked_is_counted(client: Client, topic: Topic, group: Group) -> None:

@@ -231,6 +231,19 @@ def test_a_fetch_that_waits_past_the_deadline_ends_there(topic: Topic, clock: Cl
     assert clock.ms - began_ms == 1_000
 
 
+@pytest.mark.parametrize("is_far", [False, True])
+def test_of_two_that_wait_for_one_reply_one_may_give_up(topic: Topic, clock: Clock, is_far: bool) -> None:
+    """The other one gets it, from the same instance or from another."""
+    correlation_id, client = asked(topic, timeout_ms=60_000), topic.client
+    gave_up: list[Answer] = []
+    clock.at(clock.ms + 100, lambda: gave_up.append(fetch(client, correlation_id, wait_ms=500)))
+    clock.at(clock.ms + 1_000, lambda: reply(client.another() if is_far else client, correlation_id))
+    began_ms = clock.ms
+    assert body_of(fetch(client, correlation_id, wait_ms=25_000)) == "4"
+    assert clock.ms - began_ms <= 1_000 + 200
+    assert [answer.status for answer in gave_up] == [202]
+
+
 def test_clocks_that_are_set_back_lengthen_no_wait(topic: Topic, clock: Clock) -> None:
     began_ms = clock.ms
 

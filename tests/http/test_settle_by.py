@@ -474,6 +474,9 @@ def test_by_delivery_what_expired_in_a_lease_of_no_time_is_passed(topic: Topic, 
     group.take(2, invisible_ms=0)
     clock.sleep(1_000)
     assert bodies(group.pop(invisible_ms=0)["messages"]) == ["long"]
+    assert group.totals() == (1, 0, 0, 0)  # the long one is due again
+    group.ack(*group.take(1))
+    assert group.totals() == (0, 0, 0, 0)
 
 
 # -- both -------------------------------------------------------------------------------------------------------------

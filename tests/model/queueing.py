@@ -516,4 +516,6 @@ class Queueing(Pair):
 
 def with_encryption(values: dict[str, str]) -> dict[str, str]:
     """Of two kinds of encryption, the later one counts."""
-    return {"KmsMasterKeyId": "", **values} if values.get("SqsManagedSseEnabled") == "true" else values
+    if values.get("SqsManagedSseEnabled") == "true":
+        return {"KmsMasterKeyId": "", **values}
+    return {**values, "SqsManagedSseEnabled": "false"} if values.get("KmsMasterKeyId") else values

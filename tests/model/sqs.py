@@ -94,9 +94,10 @@ def attributes_of(message: Json) -> Json:
     """The attributes of a message, from what it has over JSON."""
     types = json.loads(message["properties"].get("sqs:types", "{}"))
     shown: Json = {}
+    hidden = {REASON} if SOURCE in message["properties"] else set()
     for name, text in message["properties"].items():
         type_ = types.get(name, "String")
-        if not name.startswith("sqs:"):
+        if not name.startswith("sqs:") and name not in hidden:
             shown[name] = {"DataType": type_, "BinaryValue" if type_.startswith("Binary") else "StringValue": text}
     if message["tag"] is not None:
         shown["decant.tag"] = {"DataType": "String", "StringValue": message["tag"]}
@@ -240,7 +241,7 @@ class Queue:
             RETENTION: str(self.topic.retention_ms // 1_000),
         }
         if self.attributes.get("KmsMasterKeyId"):
-            shown["SqsManagedSseEnabled"] = "false"
+            shown["KmsDataKeyReusePeriodSeconds"] = "300"
         if self.is_fifo:
             shown["FifoQueue"] = "true"
         if self.policy:

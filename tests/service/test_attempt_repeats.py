@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from random import Random
 
@@ -9,10 +10,11 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import TAKEOVERS_MAX
+from chalicelib.base.limits import MIB, TAKEOVERS_MAX
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
 from tests.support.late_store import LateStore
+from tests.support.stopping import Stage, finish, requests_of, stop_after
 from tests.support.troubled_store import TroubledStore
 
 
@@ -56,6 +58,38 @@ def test_a_repeat_takes_nothing_else_though_reads_are_stale() -> None:
     store.past = past
     clock.sleep(1_000)
     assert instance(store, clock, seed=2).pop("t", "g", {"attempt_id": "a"})["messages"] == first
+
+
+def test_a_repeat_answers_4_mib_over_all_queues_that_its_attempt_holds() -> None:
+    """The queues hold 3 MiB each. A call that has looked stops until another call of its attempt is done."""
+    ask = {"max_messages": 10, "fill": True, "attempt_id": "a"}
+
+    def pop(stop: Callable[[], None]) -> None:
+        Api(stage.instance(stop)).pop("t", "g", ask)
+
+    def set_up() -> Api:
+        api = Api(stage.instance())
+        api.put_topic("t", {"queues": 2})
+        api.put_group("t", "g", {})
+        api.produce("t", {"messages": [{"body": "0" * 3 * MIB, "queue": 0}]})
+        return api
+
+    held_by_both = 0
+    stage = Stage()
+    set_up()
+    for request in range(1, requests_of(pop) + 1):
+        stage = Stage()
+        api = set_up()
+        first = stop_after(pop, request)
+        others = api.pop("t", "g", {"invisible_ms": 1})["messages"]
+        api.produce("t", {"messages": [{"body": "1" * 3 * MIB, "queue": 1}]})
+        pop(lambda: None)
+        stage.now += 1
+        finish(first, goes_on=True)
+        again = Api(stage.instance()).pop("t", "g", ask)["messages"]
+        assert sum(len(each["body"]) for each in again) == 3 * MIB
+        held_by_both += bool(others) and api.get_group("t", "g")["in_flight"] == 2
+    assert held_by_both
 
 
 def with_a_large_message(store: TroubledStore, clock: Clock) -> Api:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 
+from chalicelib.admin.sqs_queues import NewQueue
 from chalicelib.api import Api
 from chalicelib.base.limits import KIB
+from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.store import Store
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 
@@ -89,6 +92,36 @@ class Scene(Stage):
         return [body[0] for body, _, _ in came_out(api, "dead")]
 
 
+class Circle(Scene):
+    """The same in a queue of SQS clients that is its own dead-letter queue."""
+
+    def __init__(self) -> None:
+        Stage.__init__(self)
+        service = self.instance()
+        settings = {"max_attempts": 1, "invisible_ms": 1_000, "dead_letters": DeadLetterTopic({"topic": "t"})}
+        service.sqs_queues.make(NewQueue("t", "t", {"queues": 1}, "g", settings, {}, {}))
+        api = Api(service)
+        api.produce("t", {"messages": [{"body": "a"}, {"body": "b" * 2_000}]})
+        assert len(api.pop("t", "g", {})["messages"]) == 2
+        self.now += 2_000
+
+    def verdict(self) -> list[str]:
+        """What comes an hour later, when sweeps have run, and is acked."""
+        self.now += 3_600_000
+        api, came = Api(self.instance()), list[dict[str, Any]]()
+        for _ in range(3):
+            api.service.sweeps.revive()
+            api.service.sweeps.forward()
+            if got := api.pop("t", "g", {})["messages"]:
+                api.ack("t", "g", {"receipts": [each["receipt"] for each in got]})
+            came += got
+            self.now += 2_000
+        assert all(each["properties"]["sqs:count"] and each["attempt"] == 1 for each in came)
+        totals = api.get_group("t", "g")
+        assert [totals[name] for name in ("ready", "in_flight", "retrying", "dead")] == [0, 0, 0, 0]
+        return sorted(each["body"][0] for each in came)
+
+
 def popping(scene: Scene) -> Work:
     return lambda stop: Api(scene.instance(stop)).pop("t", "g", {})
 
@@ -98,16 +131,20 @@ def sweeping(scene: Scene) -> Work:
 
 
 @pytest.mark.parametrize("moving", [popping, sweeping])
-def test_who_dies_after_any_request_loses_and_doubles_nothing(moving: Callable[[Scene], Work]) -> None:
-    scene = Scene()
+@pytest.mark.parametrize("made", [Scene, Circle])
+def test_who_dies_after_any_request_loses_and_doubles_nothing(
+    made: Callable[[], Scene], moving: Callable[[Scene], Work]
+) -> None:
+    scene = made()
     for request in range(1, requests_of(moving(scene.copy())) + 1):
         fresh = scene.copy()
         die_after(moving(fresh), request)
         assert fresh.verdict() == ["a", "b"], f"dead after request {request}"
 
 
-def test_two_may_each_stop_after_any_request() -> None:
-    scene = Scene()
+@pytest.mark.parametrize("made", [Scene, Circle])
+def test_two_may_each_stop_after_any_request(made: Callable[[], Scene]) -> None:
+    scene = made()
     counts = requests_of(popping(scene.copy())), requests_of(sweeping(scene.copy()))
     for first, second, goes_on in product(range(1, counts[0] + 1), range(1, counts[1] + 2), (False, True)):
         fresh = scene.copy()

@@ -126,7 +126,7 @@ class QueueCaller:
 
     def _carried_out(self, queue: str, action_name: str, members: dict[str, Any]) -> Any:
         action = ACTIONS[action_name]
-        call = Call(self._service, action, members, _CONTEXT, JsonWire(action_name, b""))
+        call = Call(self._service, action, members, _CONTEXT, JsonWire(action_name, b"", at_queue=False))
         if not action.is_on_queue:
             return action.run(call)
         return self._service.sqs_queues.serve(queue, lambda found: action.run(replace(call, found=found)))

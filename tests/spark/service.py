@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from chalicelib.admin.sqs_queues import NewQueue
-from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
+from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS, HOUR_MS
 from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.push.outside import Answer
@@ -54,8 +54,8 @@ def _read_all(topic: Topic) -> list[Json]:
 def busy_world(store: MemoryStore | None = None) -> World:
     """Every feature that leaves something in the table has been used."""
     client = Client(store or MemoryStore(keeps_blobs=True))
-    made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client), _held(client)]
-    made += [_shrunk(client), _questions(client), _called(client), *_moved(client), *_moved_back(client)]
+    made = [_orders(client), _retried(client), _delayed(client), _ahead(client), _broadcast(client), _bodies(client)]
+    made += [_held(client), _shrunk(client), _questions(client), _called(client), *_moved(client), *_moved_back(client)]
     sweeps = client.api.service.sweeps
     for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
         sweep()
@@ -155,6 +155,18 @@ def _delayed(client: Client) -> Topic:
     client.clock.sleep(2000)
     client.api.service.sweeps.forward()
     group.pop(max_messages=10)
+    return topic
+
+
+def _ahead(client: Client) -> Topic:
+    """A message is delivered after the clock was set back by an hour."""
+    topic = client.topic("ahead")
+    for back_ms in (0, HOUR_MS):
+        client.clock.set_back_ms = back_ms
+        topic.produce("soon", delay_ms=1000)
+        client.clock.sleep(1000)
+        client.api.service.sweeps.forward()
+    client.clock.set_back_ms = 0
     return topic
 
 

@@ -40,6 +40,16 @@ def test_a_permission_is_a_statement_of_the_policy(sqs: Sqs, url: str) -> None:
     assert policy(sqs, url) == {**about, "Statement": [two]}
 
 
+def test_a_queue_whose_last_permission_was_removed_has_no_policy(sqs: Sqs, url: str) -> None:
+    add(sqs, url, "one", [ONE], ["*"])
+    sqs.RemovePermission(QueueUrl=url, Label="one")
+    assert policy(sqs, url) is None
+    refused = sqs.refused("RemovePermission", QueueUrl=url, Label="one")
+    assert refused.message == "Value one for parameter Label is invalid. Reason: can't find label."
+    add(sqs, url, "two", [TWO], ["*"])
+    assert policy(sqs, url)["Id"] == f"{ARN}/SQSDefaultPolicy"
+
+
 @pytest.mark.parametrize("statement", [{"Sid": "mine"}, [{"Sid": "mine"}, "odd"]])
 def test_the_rest_of_a_policy_that_was_given_stays(sqs: Sqs, url: str, statement: Any) -> None:
     given = {"Version": "2012-10-17", "Statement": statement}

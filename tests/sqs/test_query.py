@@ -11,7 +11,7 @@ import pytest
 from chalicelib import wiring
 from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.protocols.sqs.query_wire import FORM_BYTES_MAX, PARAMETERS_MAX
-from tests.sqs.client import queue
+from tests.sqs.client import Sqs, queue
 from tests.sqs.query_client import NAMESPACE, QuerySqs
 from tests.support.client import Answer, Client
 from tests.support.troubled_store import TroubledStore, unavailable
@@ -37,6 +37,11 @@ def code_and_text(answer: Answer) -> tuple[int, str, str]:
     return answer.status, error[1], error[2]
 
 
+def at_queue(client: Client, form: str) -> Answer:
+    """The answer to a GET of a queue's URL."""
+    return client.ask("GET", f"/000000000000/orders{form and '?' + form}", host="sqs.test")
+
+
 # -- both encodings ---------------------------------------------------------------------------------------------------
 
 
@@ -48,6 +53,23 @@ def test_only_void_actions_are_without_a_result(name: str, monkeypatch: pytest.M
     client = Client()
     text = QuerySqs(client).send(f"Action={name}&QueueUrl={queue(client)}").raw.decode()
     assert (f"<{name}Result/>" in text) == (name not in VOID)
+
+
+@pytest.mark.parametrize("name", ["CreateQueue", "ListQueues"])
+def test_a_queue_neither_makes_nor_lists_queues(client: Client, sqs: Sqs, url: str, name: str) -> None:
+    text = f"The action {name} is not valid for this endpoint."
+    refused = sqs.refused(name, path="/000000000000/orders", QueueName="new")
+    assert (refused.code, refused.message) == ("InvalidAction", text)
+    assert code_and_text(at_queue(client, f"Action={name}&QueueName=new")) == (400, "InvalidAction", text)
+    assert sqs.ListQueues()["QueueUrls"] == [url]
+
+
+@pytest.mark.usefixtures("url")
+@pytest.mark.parametrize("form", ["", VERSION, "Expires=1"])
+def test_a_get_of_a_queue_that_names_no_action_is_no_operation(client: Client, form: str) -> None:
+    answer = at_queue(client, form)
+    assert (answer.status, answer.raw) == (404, b"<UnknownOperationException/>")
+    assert b"InvalidAction" in at_queue(client, "Action=Fly").raw
 
 
 def test_answers_and_errors_look_as_clients_of_sqs_know_them(query: QuerySqs, url: str) -> None:

@@ -167,6 +167,17 @@ def test_a_key_of_ones_own_takes_the_place_of_the_managed_one(made: Sqs) -> None
         assert get(made, "SqsManagedSseEnabled") == {"SqsManagedSseEnabled": "false"}
 
 
+def test_a_key_that_was_taken_away_leaves_nothing_of_it(made: Sqs) -> None:
+    """As AWS answers."""
+    names = ("KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "SqsManagedSseEnabled")
+    assert get(made, *names) == {"SqsManagedSseEnabled": "true"}
+    put(made, KmsMasterKeyId="alias/mine", KmsDataKeyReusePeriodSeconds="6000")
+    assert get(made, *names) == dict(zip(names, ("alias/mine", "6000", "false"), strict=True))
+    put(made, KmsMasterKeyId="", KmsDataKeyReusePeriodSeconds="300")
+    assert get(made, *names) == {"SqsManagedSseEnabled": "false"}
+    assert made.CreateQueue(QueueName="orders", Attributes={"KmsDataKeyReusePeriodSeconds": "300"})["QueueUrl"]
+
+
 def test_a_change_is_heard_by_group_and_topic_and_noted(made: Sqs, client: Client) -> None:
     client.clock.ms += 5_000
     put(made, VisibilityTimeout="45", MessageRetentionPeriod="120")

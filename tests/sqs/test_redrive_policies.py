@@ -71,7 +71,7 @@ def test_a_message_received_often_enough_is_in_the_dead_letter_queue(made: Sqs, 
     assert receive(made, "dead") == receive(made, "orders") == []
 
 
-def test_a_dead_letter_has_the_attributes_that_were_sent(made: Sqs, clock: Clock) -> None:
+def test_a_dead_letter_can_be_sent_back_as_it_was_received(made: Sqs, clock: Clock) -> None:
     given = {f"a{number}": {"DataType": "String", "StringValue": "x"} for number in range(10)}
     sent = made.SendMessage(QueueUrl="orders", MessageBody="hi", MessageAttributes=given)
     receive(made, "orders")
@@ -138,6 +138,40 @@ def test_a_fifo_queue_has_a_fifo_dead_letter_queue(sqs: Sqs, clock: Clock) -> No
     dead = receive(sqs, "dead.fifo")
     assert sorted(each["Body"] for each in dead) == ["a1", "a2", "b1"]
     assert [each["Body"] for each in dead if each["Attributes"]["MessageGroupId"] == "a"] == ["a1", "a2"]
+
+
+def test_a_queue_may_be_its_own_dead_letter_queue(made: Sqs, clock: Clock) -> None:
+    put(made, RedrivePolicy=policy("orders", count=2))
+    assert get(made) == {"deadLetterTargetArn": f"{ARN}orders", "maxReceiveCount": 2}
+    assert sources(made, "orders") == ["orders"]
+    sent = [made.SendMessage(QueueUrl="orders", MessageBody=body)["MessageId"] for body in "ab"]
+    for count in range(1, 8):
+        came = receive(made, "orders", WaitTimeSeconds=1)  # what it moves comes with its next look
+        assert sorted(each["MessageId"] for each in came) == sorted(sent)
+        assert {each["Attributes"]["ApproximateReceiveCount"] for each in came} == {str(count)}
+        assert {"DeadLetterQueueSourceArn" in each["Attributes"] for each in came} == {count > 2}
+        assert get(made, "ApproximateNumberOfMessagesNotVisible", "orders") == "2"
+        clock.sleep(1_000)
+    for message in receive(made, "orders"):
+        made.DeleteMessage(QueueUrl="orders", ReceiptHandle=message["ReceiptHandle"])
+    clock.sleep(60_000)
+    assert receive(made, "orders") == []
+
+
+def test_a_fifo_queue_may_be_its_own_dead_letter_queue(sqs: Sqs, clock: Clock) -> None:
+    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true", "VisibilityTimeout": "1"}
+    sqs.CreateQueue(QueueName="orders.fifo", Attributes=fifo)
+    own = {"RedrivePolicy": policy("orders.fifo", count=1)}
+    sqs.SetQueueAttributes(QueueUrl="orders.fifo", Attributes=own)
+    assert sqs.CreateQueue(QueueName="orders.fifo", Attributes={**fifo, **own})["QueueUrl"]
+    for body in ("a1", "a2"):
+        sqs.SendMessage(QueueUrl="orders.fifo", MessageBody=body, MessageGroupId="a")
+    assert [each["Body"] for each in receive(sqs, "orders.fifo", MaxNumberOfMessages=1)] == ["a1"]
+    clock.sleep(1_000)
+    for body, count in (("a2", "1"), ("a1", "2")):
+        [message] = receive(sqs, "orders.fifo")
+        assert (message["Body"], message["Attributes"]["ApproximateReceiveCount"]) == (body, count)
+        sqs.DeleteMessage(QueueUrl="orders.fifo", ReceiptHandle=message["ReceiptHandle"])
 
 
 def test_while_the_dead_letter_queue_is_gone_messages_are_received_on(made: Sqs, clock: Clock) -> None:
@@ -218,7 +252,6 @@ def test_names_that_no_topic_has_can_be_of_both_queues(sqs: Sqs, clock: Clock) -
         ("x", "Redrive policy is not a valid JSON map."),
         ("[]", "Redrive policy is not a valid JSON map."),
         (policy("nowhere"), TARGET_GONE),
-        (policy("orders"), "The dead-letter queue must be another queue than its source."),
         (policy("dead.fifo"), "Dead-letter queue must be same type of queue as the source."),
         (policy("reads"), "Queue 'reads' reads topic 'dead', and nothing is sent to it."),
         (policy("a b"), "Invalid value for deadLetterTargetArn."),

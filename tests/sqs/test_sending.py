@@ -162,6 +162,8 @@ REFUSED: list[tuple[Json, str]] = [
         {"MessageAttributes": {str(number): ONE for number in range(11)}},
         "Number of message attributes [11] exceeds the allowed maximum [10].",
     ),
+    (attribute(StringValue="a\x08b"), "Message (user) attribute 'a' has characters not allowed."),
+    (attribute(DataType="String.\x0b"), f"The message attribute 'a' {NO_TYPE}"),
     (attribute(DataType="Strings"), f"The message attribute 'a' {NO_TYPE}"),
     (attribute(DataType=""), f"The message attribute 'a' {NO_TYPE}"),
     (attribute(DataType="String." + "x" * 250), f"The message attribute 'a' {NO_TYPE}"),

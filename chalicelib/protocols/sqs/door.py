@@ -68,7 +68,9 @@ def found(request: Request, is_whole: bool) -> Found | None:
     if place is None or request.method not in ("GET", "POST"):
         return None
     queue_name = unquote(place[1] or "")
-    wire: Wire | None = json_wire.wire_of(request) or query_wire.wire_of(request, bool(queue_name) or not is_whole)
+    at_queue = bool(queue_name)
+    wire: Wire | None = json_wire.wire_of(request, at_queue)
+    wire = wire or query_wire.wire_of(request, at_queue or not is_whole)
     if wire is None:
         return None
     asked = ACTIONS.get(wire.action)

@@ -60,6 +60,7 @@ ERRORS: dict[str, Shape] = {
     "MissingParameter": _common("MissingParameter", "MissingRequiredParameterException"),
     "Serialization": _common("InvalidParameterValue", "SerializationException"),
     "InvalidAction": _common("InvalidAction", "UnknownOperationException", 404),
+    "UnknownOperation": _common("UnknownOperationException", "UnknownOperationException", 404),
     "MissingAction": _common("MissingAction"),
     "NoSuchVersion": _common("NoSuchVersion"),
     "MissingAuthenticationToken": _common("MissingAuthenticationToken", status=403),

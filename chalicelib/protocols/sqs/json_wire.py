@@ -21,13 +21,14 @@ TARGET = "AmazonSQS."
 
 
 class JsonWire(NamedTuple):
-    """A request. `action`: the name that it gives."""
+    """A request. `action`: the name that it gives. `at_queue`: it came to the URL of a queue."""
 
     action: str
     body: bytes
+    at_queue: bool
 
     def demand_action(self) -> Action:
-        return named(self.action)
+        return named(self.action, self.at_queue)
 
     def members(self, action: Action) -> Json:
         """The members that are given. Raises SqsError for what is no JSON, or of another type; MessageTooLarge."""
@@ -58,12 +59,12 @@ class JsonWire(NamedTuple):
         )
 
 
-def wire_of(request: Request) -> JsonWire | None:
+def wire_of(request: Request, at_queue: bool) -> JsonWire | None:
     """None: the request is none in this protocol."""
     target = request.headers.get("x-amz-target", "")
     if request.method != "POST" or not target.startswith(TARGET):
         return None
-    return JsonWire(target.removeprefix(TARGET), request.body)
+    return JsonWire(target.removeprefix(TARGET), request.body, at_queue)
 
 
 def _response(status: int, text: str, request_id: str) -> Response:

@@ -78,7 +78,7 @@ def _attribute(name: str, given: Json, noun: str) -> Attribute:
         )
     type_ = given.get("DataType", "")
     known = _TYPE.fullmatch(type_)
-    if known is None or len(type_) > _CHARS_MAX:
+    if known is None or len(type_) > _CHARS_MAX or not is_sendable(type_):
         raise _wrong(
             f"The message attribute '{name}' has an invalid message attribute type, the set of supported type prefixes"
             " is Binary, Number, and String."
@@ -89,7 +89,7 @@ def _attribute(name: str, given: Json, noun: str) -> Attribute:
     if known[1] == "Number" and not _NUMBER.fullmatch(value):
         raise _wrong(f"Can't cast the value of message ({noun}) attribute '{name}' to a number.")
     if isinstance(value, str) and not is_sendable(value):
-        raise SqsError("InvalidMessageContents", f"Message ({noun}) attribute '{name}' has characters not allowed.")
+        raise _wrong(f"Message ({noun}) attribute '{name}' has characters not allowed.")
     return Attribute(type_, value)
 
 

@@ -92,7 +92,7 @@ def _one_or_all(texts: list[str]) -> str | list[str]:
 
 
 def _changed(call: Call, change: Callable[[Statements], Statements]) -> Json:
-    """Changes the statements of the policy. Raises SqsError."""
+    """Changes the statements of the policy, which goes with the last of them. Raises SqsError."""
     new = {"Version": _VERSION, "Id": f"{call.context.arn(call.queue.name)}/SQSDefaultPolicy"}
 
     def changed(standing: Standing) -> Change:
@@ -100,12 +100,15 @@ def _changed(call: Call, change: Callable[[Statements], Statements]) -> Json:
         policy = orjson.loads(queue.attributes.get(POLICY) or "{}")
         statements = policy.get("Statement", [])
         kept = change(statements if isinstance(statements, list) else [statements])
+        others = {name: text for name, text in queue.attributes.items() if name != POLICY}
+        if not kept:
+            return Change(others, queue.tags, {}, {})
         text = orjson.dumps({**(policy or new), "Statement": kept}).decode()
         if len(text.encode()) > POLICY_BYTES_MAX:
             raise SqsError(
                 "OverLimit", f"The policy of queue {queue.name} would have more than {POLICY_BYTES_MAX} bytes."
             )
-        return Change({**queue.attributes, POLICY: text}, queue.tags, {}, {})
+        return Change({**others, POLICY: text}, queue.tags, {}, {})
 
     call.change(changed)
     return {}

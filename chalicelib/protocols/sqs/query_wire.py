@@ -86,11 +86,12 @@ class QueryWire:
     """A request. `action`: the name that it gives; empty if it gives none. Its form is read when the action is
     demanded: whoever may not call is not worth that time."""
 
-    def __init__(self, raw: bytes) -> None:
-        """`raw`: each parameter behind an `&`."""
+    def __init__(self, raw: bytes, is_get: bool, at_queue: bool) -> None:
+        """`raw`: each parameter behind an `&`. `at_queue`: it came to the URL of a queue."""
         found = _ACTION.search(raw) if _is_small(raw) else None
         self.action = unquote_plus(found[1].decode("latin-1")) if found else ""
         self._raw, self._form = raw, _Node()
+        self._is_get, self._at_queue = is_get, at_queue
 
     def _add(self, name: str, value: str) -> None:
         node = self._form
@@ -112,8 +113,9 @@ class QueryWire:
             raise SqsError("NoSuchVersion", f"The requested version {quoted(version)} is not valid.")
         self.action = self._given("Action") or ""
         if not self.action:
-            raise SqsError("MissingAction", missing("Action").message)
-        return named(self.action)
+            kind = "UnknownOperation" if self._is_get and self._at_queue else "MissingAction"
+            raise SqsError(kind, missing("Action").message)
+        return named(self.action, self._at_queue)
 
     def members(self, action: Action) -> Json:
         """The members that are given. A form cannot tell an empty list from none: one that is required is empty. Raises
@@ -140,6 +142,8 @@ class QueryWire:
         return _response(200, f"{self.action}Response", result + number, request_id)
 
     def refusal(self, error: SqsError, request_id: str) -> Response:
+        if error.kind == "UnknownOperation":
+            return Response(error.shape.status, _headers(request_id), f"<{error.shape.code}/>")
         message = QUERY_TEXT.get(error.kind, error.message)
         about = {"Type": error.fault, "Code": error.shape.code, "Message": message}
         text = f"<Error>{_members(about, '')}<Detail/></Error><RequestId>{request_id}</RequestId>"
@@ -147,13 +151,13 @@ class QueryWire:
         return _response(status, "ErrorResponse", text, request_id)
 
 
-def wire_of(request: Request, names_queue: bool) -> QueryWire | None:
+def wire_of(request: Request, at_queue: bool) -> QueryWire | None:
     """None: the request is none in this protocol. What is sent to a queue is, whatever it says."""
     query = urlencode(request.query, errors="surrogatepass") if request.raw_query is None else request.raw_query
     body = request.body if request.method == "POST" else b""
     raw = b"".join(b"&" + part for part in (query.encode(errors="surrogatepass"), body) if part)
-    wire = QueryWire(raw)
-    is_own = names_queue or wire.action or b"&Action=" in raw or b"&Version=" in raw
+    wire = QueryWire(raw, request.method == "GET", at_queue)
+    is_own = at_queue or wire.action or b"&Action=" in raw or b"&Version=" in raw
     return wire if is_own else None
 
 
@@ -230,9 +234,14 @@ def _bytes(text: str, name: str) -> bytes:
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
+def _headers(request_id: str) -> dict[str, str]:
+    return {"Content-Type": MEDIA_TYPE, "x-amzn-RequestId": request_id}
+
+
 def _response(status: int, name: str, content: str, request_id: str) -> Response:
-    headers = {"Content-Type": MEDIA_TYPE, "x-amzn-RequestId": request_id}
-    return Response(status, headers, f'<?xml version="1.0"?><{name} xmlns="{_NAMESPACE}">{content}</{name}>')
+    return Response(
+        status, _headers(request_id), f'<?xml version="1.0"?><{name} xmlns="{_NAMESPACE}">{content}</{name}>'
+    )
 
 
 def _members(members: Json, action: str) -> str:

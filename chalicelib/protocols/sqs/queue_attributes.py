@@ -27,7 +27,7 @@ FIFO, POLICY = "FifoQueue", "Policy"
 CONTENT_BASED, SCOPE, THROUGHPUT = "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"
 BY_GROUP, PER_GROUP = "messageGroup", "perMessageGroupId"
 """Of the last two, the values that make groups independent of each other."""
-_KMS, _SSE = "KmsMasterKeyId", "SqsManagedSseEnabled"
+_KMS, _SSE, _KEY_REUSE = "KmsMasterKeyId", "SqsManagedSseEnabled", "KmsDataKeyReusePeriodSeconds"
 _ONE_ENCRYPTION = (
     "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."
 )
@@ -145,7 +145,7 @@ _SETTABLE: dict[str, Attribute] = {
     ALLOW: Attribute(_allow_policy),
     POLICY: Attribute(_policy),
     _KMS: Attribute(_text),
-    "KmsDataKeyReusePeriodSeconds": Attribute(_number(60, 86_400)),
+    _KEY_REUSE: Attribute(_number(60, 86_400), "300"),
     _SSE: Attribute(flag),
 }
 _OF_FIFO: dict[str, Attribute] = {
@@ -173,7 +173,9 @@ def parsed(given: Mapping[str, str], is_fifo: bool) -> dict[str, str]:
     taken = {name: _ALL[name].parse(name, text) for name, text in values.items()}
     if taken.get(_KMS) and taken.get(_SSE) == "true":
         raise SqsError("InvalidAttributeName", _ONE_ENCRYPTION)
-    return {_KMS: "", **taken} if taken.get(_SSE) == "true" else taken  # the later of the two counts
+    if taken.get(_SSE) == "true":  # the later of the two counts
+        return {_KMS: "", **taken}
+    return {**taken, _SSE: "false"} if taken.get(_KMS) else taken
 
 
 def are_same(name: str, text: str, kept: str) -> bool:
@@ -245,6 +247,13 @@ def settable(standing: Standing) -> dict[str, str]:
     shown[REDRIVE] = redrive_policies.of_group(standing.group)
     shown[_SSE] = "false" if held.get(_KMS) else held.get(_SSE, "true")
     return {name: text for name, text in shown.items() if text is not None}
+
+
+def visible(standing: Standing) -> dict[str, str]:
+    """The same without how long a key is used, while that is the default and no key is."""
+    values = settable(standing)
+    is_told = values.get(_KMS) or values[_KEY_REUSE] != default_of(_KEY_REUSE)
+    return values if is_told else {name: text for name, text in values.items() if name != _KEY_REUSE}
 
 
 def read_only(standing: Standing, arn: str) -> dict[str, str]:

@@ -41,6 +41,7 @@ _BAD_FIFO_NAME = (
     with_topic=True,
     demands=True,
     hands_out=True,
+    is_of_account=True,
 )
 def create_queue(call: Call) -> Json:
     name, tags = call.request["QueueName"], call.request.get("tags", {})
@@ -150,7 +151,13 @@ def get_queue_url(call: Call) -> Json:
     return {"QueueUrl": call.context.url(name)}
 
 
-@QUEUES.action("ListQueues", "read", {"QueueNamePrefix": TEXT, "MaxResults": INTEGER, "NextToken": TEXT}, demands=True)
+@QUEUES.action(
+    "ListQueues",
+    "read",
+    {"QueueNamePrefix": TEXT, "MaxResults": INTEGER, "NextToken": TEXT},
+    demands=True,
+    is_of_account=True,
+)
 def list_queues(call: Call) -> Json:
     call.demand_anywhere()
     prefix, is_wanted = call.request.get("QueueNamePrefix") or "", call.is_shown if is_limited() else None
@@ -183,7 +190,7 @@ def get_queue_attributes(call: Call) -> Json:
     standing = call.current()
     names = attributes.wanted(call.request.get("AttributeNames", []), call.standing.queue.is_fifo)
     known = {
-        **attributes.settable(standing),
+        **attributes.visible(standing),
         **attributes.read_only(standing, call.context.arn(call.queue.name)),
         **(_counts(call, standing) if names & {*attributes.COUNTS} else {}),
     }

@@ -112,14 +112,13 @@ def _demand_right(target: str, topic: str) -> None:
 
 
 def _demand_target(target: Standing, name: str, topic: str, text: str) -> None:
-    """Raises SqsError for a queue that cannot be the dead-letter queue of this one."""
-    if target.queue.name == name:
-        raise _bad(text, "The dead-letter queue must be another queue than its source.")
+    """Raises SqsError for a queue that cannot be the dead-letter queue of this one. It can be its own: what is dead
+    goes to its end, and comes again."""
     if target.queue.is_fifo != is_fifo(name):
         raise _bad(text, "Dead-letter queue must be same type of queue as the source.")
     if not target.queue.owns_topic:
         raise _bad(text, f"Queue '{target.queue.name}' reads topic '{target.topic.name}', and nothing is sent to it.")
-    if target.topic.name == topic:
+    if target.topic.name == topic and target.queue.name != name:
         raise _bad(text, f"Queue '{name}' reads topic '{topic}' itself: its dead messages would come again.")
     allowed = orjson.loads(target.queue.attributes.get(ALLOW) or "{}")
     sources = [name_of(arn) for arn in allowed.get("sourceQueueArns", [])]
