@@ -68,7 +68,9 @@ def _read_chunks(incoming: Incoming, bytes_max: int) -> Steps[bytes]:
         body += yield from incoming.exactly(size)
         if (yield from incoming.line()):
             raise InvalidField("the request body has a chunk that is longer than its size says")
-        if incoming.take_chunks(body, _CHUNKS_AT_ONCE) == _CHUNKS_AT_ONCE:
+        taken = incoming.take_chunks(body, _CHUNKS_AT_ONCE)
+        _check_size(len(body), bytes_max)
+        if taken == _CHUNKS_AT_ONCE:
             yield Pause.TURN
     for _ in range(_TRAILERS_MAX):
         if not (trailer := (yield from incoming.line())):

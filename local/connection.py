@@ -86,9 +86,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._incoming.add(data)
-        refused = self._hold(len(data)) if self._is_counting else None
+        if self._is_counting:
+            self._hold(len(data))
         if self._pause is Pause.INPUT:
-            self._go_on(refused)
+            self._go_on()
         elif len(self._incoming) > AHEAD_BYTES_MAX:
             self._transport.pause_reading()
 
@@ -121,12 +122,12 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         self._office.leave(self)
 
-    def _go_on(self, refused: DecantError | None = None) -> None:
+    def _go_on(self) -> None:
         if self._is_lost:
             self._talk.close()
             return
         try:
-            self._pause = self._talk.throw(refused) if refused else next(self._talk)
+            self._pause = self._talk.throw(refused) if (refused := self._too_much()) else next(self._talk)
         except (StopIteration, EOFError, OSError):
             self.end()
         except Exception:  # noqa: BLE001 - a defect ends this connection and no other
@@ -206,16 +207,18 @@ class Connection(asyncio.Protocol):
             raise _TurnedAway(head.line, answer)
         self._limit(BODY_SECONDS)
         self._is_counting = True
-        if refused := self._hold(len(self._incoming)):
-            raise refused
+        self._hold(len(self._incoming))
 
-    def _hold(self, size: int) -> StoreUnavailable | None:
-        """Counts so many bytes of a body more. Returns the error if that is too much."""
+    def _hold(self, size: int) -> None:
+        """Counts so many bytes of a body more."""
         self._held_bytes += size
         self._office.held_bytes += size
-        if self._office.held_bytes <= BODIES_BYTES_MAX:
+
+    def _too_much(self) -> StoreUnavailable | None:
+        """The error for a large body that is received while the server holds too much."""
+        if not self._is_counting or self._office.held_bytes <= BODIES_BYTES_MAX:
             return None
-        return StoreUnavailable(f"the server holds {BODIES_BYTES_MAX} bytes of other requests: send this one again")
+        return StoreUnavailable(f"the server holds {BODIES_BYTES_MAX} bytes of large bodies: send this request again")
 
     def _release(self) -> None:
         self._office.held_bytes -= self._held_bytes

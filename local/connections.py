@@ -32,7 +32,7 @@ DESCRIPTORS_KEPT = 128
 to DynamoDB, webhooks, and to the other server of the process, and what was accepted while others were being closed."""
 
 ACCEPTED_AT_ONCE = 8
-"""Then the connections that make room for new ones are closed."""
+"""New connections accepted in one turn of the loop; those that make room for them are closed after it."""
 
 COMPLAINT_SECONDS = 60
 """How often it is said that no connection can be accepted."""

@@ -34,11 +34,8 @@ Demanding = Callable[[Head, bytes], None]
 """Raises SqsError for a request of somebody who may not read."""
 
 
-def _let_in(_head: Head, _body: bytes) -> None: ...
-
-
 class Endpoint(Server):
-    def __init__(self, port: int, answering: Answering, demanding: Demanding = _let_in) -> None:
+    def __init__(self, port: int, answering: Answering, demanding: Demanding) -> None:
         """Binds the port. Raises `OSError`."""
         super().__init__(port, self._task, body_bytes_max=REQUEST_BYTES_MAX, connections_max=CONNECTIONS_MAX)
         self._answering, self._demanding = answering, demanding

@@ -30,11 +30,11 @@ class Caller(NamedTuple):
     """Who makes a call. `name`: a token's id, the id of an access key, or a principal of IAM; never a secret. Empty:
     nobody was asked. `rights`: None: everything is allowed."""
 
-    name: str = ""
-    rights: Sequence[Right] | None = None
+    name: str
+    rights: Sequence[Right] | None
 
 
-_NOBODY = Caller()
+_NOBODY = Caller("", None)
 _caller: ContextVar[Caller] = ContextVar("caller", default=_NOBODY)
 
 
@@ -100,7 +100,7 @@ def _told(caller: Caller) -> Caller:
 
 def principal(name: str) -> Caller:
     """Whom IAM has let in: nothing is left to be asked."""
-    return _told(Caller(name))
+    return _told(Caller(name, None))
 
 
 def demand(caller: Caller, need: Need, is_filtered: bool = False) -> None:

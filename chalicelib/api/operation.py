@@ -41,8 +41,8 @@ class Operation(NamedTuple):
     from the cache, to save a read; a deleted topic may stand there for some seconds. `is_filtered`: it shows what the
     caller may see, so the right on anything will do.
 
-    `hands_out`: the fields of the request that have bodies arrive where the caller may read them, and so need the right
-    to `consume` on the same topic and group, too; "" stands for the answer."""
+    `hands_out`: the fields of the request that send bodies to where the caller may read them, and so need the right to
+    `consume` on the same topic and group, too; "" stands for the answer."""
 
     method: str
     path: str
@@ -89,9 +89,14 @@ class Operation(NamedTuple):
         for kind, name in zip(self.path_names, names, strict=True):
             if kind in ("topic", "group"):
                 demand_name(kind, name)
-        arguments = [*names, self._checked(self.request, data)] if self.request else names
-        if self.hands_out:
-            self._demand_consumer(names, arguments[-1])
+        if "" in self.hands_out:
+            self._demand_consumer(names, "the answer")
+        request: Any = self._checked(self.request, data) if self.request else None
+        for field in filter(None, self.hands_out):
+            value = request.get(field)
+            if getattr(value, "given", value):  # an empty setting takes it away
+                self._demand_consumer(names, f"field '{field}'")
+        arguments = [*names, request] if self.request else names
         with one_call(service.env.runtime.uptime()) as call:
             try:
                 answer = run(service, *arguments, **headers)
@@ -99,15 +104,12 @@ class Operation(NamedTuple):
                 record.waited(call.waited_ms)
         return answer if isinstance(answer, tuple) else (min(self.answers), answer)
 
-    def _demand_consumer(self, names: Sequence[str], request: Any) -> None:
-        """Raises Forbidden where the caller may not see the bodies that the request hands out. A setting that is empty,
-        which takes it away, hands out nothing."""
+    def _demand_consumer(self, names: Sequence[str], what: str) -> None:
+        """Raises Forbidden where the caller may not see the bodies that this hands out."""
         named = dict(zip(self.path_names, names, strict=True))
         need = Need("consume", named["topic"], named.get("group"))
-        for field in self.hands_out:
-            if (not field or getattr(request.get(field), "given", None)) and not may(need):
-                what = f"field '{field}'" if field else "the answer"
-                raise Forbidden(f"the token has no right to {need}, whose messages {what} hands out")
+        if not may(need):
+            raise Forbidden(f"the token has no right to {need}, whose messages {what} hands out")
 
     def _checked(self, request: type, data: Any) -> Any:
         """A PUT changes what is given, and only that: its settings stay a dict of these."""

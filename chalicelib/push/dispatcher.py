@@ -160,7 +160,7 @@ class Dispatcher:
         receipts: list[str] = []
         try:
             has_called = self._make_calls(run, slot, pause, view, receipts)
-        except Exception:
+        except Exception:  # not what ends the process, which releases nothing
             self._close(view, slot, receipts)
             raise
         self._close(view, slot, receipts)
@@ -186,7 +186,8 @@ class Dispatcher:
             if not deliveries:
                 break
             has_called = True
-            outcome = self._called(run, held, view, push, deliveries)
+            self._grow(run, view, push)
+            outcome = self._called(held, view, push, deliveries)
             if outcome is None:
                 break
             self._settle(view, deliveries, outcome, receipts)
@@ -213,8 +214,13 @@ class Dispatcher:
         with run.lock:  # another caller may have started one meanwhile
             is_one_more = run.helpers < push.concurrency - 1
             run.helpers += is_one_more
-        if is_one_more:
+        if not is_one_more:
+            return
+        try:
             run.crew.start(partial(self._guarded, self._help, run))
+        except RuntimeError:  # there are too many threads: this caller goes on alone
+            with run.lock:
+                run.helpers -= 1
 
     def _help(self, run: _Run) -> None:
         try:
@@ -223,13 +229,10 @@ class Dispatcher:
             with run.lock:
                 run.helpers -= 1
 
-    def _called(
-        self, run: _Run, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]
-    ) -> Outcome | None:
-        """Starts another caller if more is ready, and makes the call. A defect on the way is a failed call: its
-        messages come back after the backoff. None: there was no call, and they are given back."""
+    def _called(self, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> Outcome | None:
+        """Makes the call. A defect on the way is a failed call: its messages come back after the backoff. None: there
+        was no call, and they are given back."""
         try:
-            self._grow(run, view, push)
             return self._call(slot, view, push, deliveries)
         except DecantError:
             self._give_back(view, deliveries)

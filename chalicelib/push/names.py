@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
-from threading import BoundedSemaphore, Thread
+from concurrent.futures import Future, wait
+from threading import Lock, Thread
 
 from chalicelib.push.addresses import literal
 from chalicelib.push.wire import LeftS
@@ -24,35 +24,48 @@ def resolved(host: str, port: int) -> list[str]:
 
 class Names:
     """Each look-up has a thread of its own, since the resolver of the system takes no time-out: it goes on for some ten
-    seconds for a caller that has given up, and keeps its place among `RESOLVING_MAX` until then."""
+    seconds for a caller that has given up. All callers of a host wait for one look-up, so that a name server that does
+    not answer holds up those of its own names alone."""
 
     def __init__(self, resolve: Resolve) -> None:
-        self._resolve, self._places = resolve, BoundedSemaphore(RESOLVING_MAX)
+        self._resolve = resolve
+        self._lock = Lock()
+        self._under_way: dict[tuple[str, int], Future[Sequence[str]]] = {}
 
     def addresses(self, host: str, port: int, left_s: LeftS) -> Sequence[str]:
-        """Raises OSError, and ValueError for what is no name."""
+        """Raises OSError, and ValueError for a malformed name."""
         if known := literal(host):
             return [known]
-        if not self._places.acquire(timeout=left_s()):
-            raise TimeoutError(f"{RESOLVING_MAX} other names are being looked up")
-        found: SimpleQueue[Sequence[str] | Exception] = SimpleQueue()
-        try:
-            Thread(target=self._look_up, args=(host, port, found), name="decant-name", daemon=True).start()
-        except RuntimeError as error:  # there are too many threads
-            self._places.release()
-            raise OSError(str(error)) from error
-        try:
-            answer = found.get(timeout=left_s())
-        except Empty:
-            raise TimeoutError(f"{host} was not found in time") from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        found = self._asked((host, port))
+        wait([found], left_s())
+        if not found.done():
+            raise TimeoutError(f"{host} was not found in time")
+        return found.result()
 
-    def _look_up(self, host: str, port: int, found: SimpleQueue[Sequence[str] | Exception]) -> None:
+    def _asked(self, place: tuple[str, int]) -> Future[Sequence[str]]:
+        with self._lock:
+            if under_way := self._under_way.get(place):
+                return under_way
+            if len(self._under_way) == RESOLVING_MAX:
+                raise TimeoutError(f"{RESOLVING_MAX} other names are being looked up")
+            found: Future[Sequence[str]] = Future()
+            try:
+                Thread(target=self._look_up, args=(place, found), name="decant-name", daemon=True).start()
+            except RuntimeError as error:  # there are too many threads
+                raise OSError(str(error)) from error
+            self._under_way[place] = found
+            return found
+
+    def _look_up(self, place: tuple[str, int], found: Future[Sequence[str]]) -> None:
         try:
-            found.put(self._resolve(host, port))
-        except Exception as error:  # noqa: BLE001 - the caller raises it
-            found.put(error)
-        finally:
-            self._places.release()
+            answer = self._resolve(*place)
+        except Exception as error:  # noqa: BLE001 - the callers raise it
+            self._end(place)
+            found.set_exception(error)
+        else:
+            self._end(place)
+            found.set_result(answer)
+
+    def _end(self, place: tuple[str, int]) -> None:
+        with self._lock:
+            del self._under_way[place]

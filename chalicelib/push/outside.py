@@ -44,8 +44,8 @@ class Threads:
 
     def start(self, task: Callable[[], None]) -> None:
         thread = Thread(target=copy_context().run, args=[task], name="decant-push", daemon=True)
+        thread.start()  # raises RuntimeError where there are too many
         self._threads.append(thread)
-        thread.start()
 
     def join(self) -> None:
         for thread in self._threads:  # a thread adds those that it starts before it ends

@@ -66,19 +66,20 @@ class Webhooks:
         for address in addresses:
             try:
                 connected = create_connection((address, port), timeout=left_s())
-                connected.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-                return self._secured(connected, host, left_s) if scheme == "https" else connected
+                return self._opened(connected, host if scheme == "https" else None, left_s)
             except (OSError, ValueError) as error:
                 trouble = error
         raise trouble
 
-    def _secured(self, connected: socket, host: str, left_s: LeftS) -> socket:
+    def _opened(self, connected: socket, host: str | None, left_s: LeftS) -> socket:
+        """The connection, ready for a request. `host`: whose certificate it must have; None: it is not secured."""
         with ExitStack() as failing:
             failing.callback(connected.close)
+            connected.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
             connected.settimeout(left_s())  # of the whole handshake
-            secured = self._tls.wrap_socket(connected, server_hostname=host)
+            opened = connected if host is None else self._tls.wrap_socket(connected, server_hostname=host)
             failing.pop_all()
-        return secured
+        return opened
 
     @cached_property
     def _tls(self) -> SSLContext:

@@ -17,7 +17,10 @@ from spark.errors import BadInput
 from spark.exporting.typed_json import Typed
 
 _CONNECT_SECONDS, _READ_SECONDS, _TRIES = 3, 60, 5
-_UNKNOWN_KEY = ("UnrecognizedClientException", "InvalidSignatureException", "AccessDeniedException")
+_REFUSED_KEY = (
+    *("UnrecognizedClientException", "InvalidSignatureException", "AccessDeniedException"),
+    *("MissingAuthenticationTokenException", "IncompleteSignatureException"),
+)
 _PAGES_AHEAD = 2
 """Pages that each thread reads ahead, of a megabyte each: memory stays bounded, however large the table is."""
 
@@ -108,6 +111,6 @@ def _said(error: Exception, endpoint: str, name: str) -> BadInput:
     if isinstance(error, ClientError) and error.response["Error"]["Code"] == "ResourceNotFoundException":
         return BadInput(f"there is no table {name!r} at {endpoint}")
     advice = ""
-    if isinstance(error, ClientError) and error.response["Error"]["Code"] in _UNKNOWN_KEY:
+    if isinstance(error, ClientError) and error.response["Error"]["Code"] in _REFUSED_KEY:
         advice = "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to an access key that may read all of it"
     return BadInput(f"{endpoint} cannot be read: {' '.join(str(error).split())}{advice}")

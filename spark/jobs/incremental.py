@@ -24,6 +24,7 @@ from spark.frame.job import DONE, FAILED, INTERRUPTED, Job, Outcome, main
 from spark.frame.run import Run
 from spark.jobs import messages
 from spark.landing.export_pass import ALL
+from spark.reading.inside import demand_in
 from spark.tables.versions import Change, Version
 from spark.tables.writing import read_rows, write_part
 
@@ -85,6 +86,7 @@ def _exports(folder: Place, done: set[str]) -> Iterator[Place]:
 def _time(export: Place) -> str:
     """The export's time as its manifest has it; empty if it has none, which the job messages reports."""
     try:
+        demand_in(export, export / _MANIFEST)
         summary = orjson.loads((export / _MANIFEST).read())
         return str(summary.get("exportTime") or summary.get("exportToTime") or "")
     except (BadInput, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""What an export names is read only where it lies inside the export: whoever writes a manifest reads nothing else."""
+"""Reads only files that lie inside the export, whatever its manifest names."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ from app import app, ingest, pop
 from chalicelib import wiring
 from chalicelib.api.admission import Demand
 from chalicelib.protocols.ingest.sources import UnknownEvent
+from local.request import Head
+from local.server import judge
 from tests.mqhttp.client import Mq
 from tests.mqhttp.keyed import Keyed as MqKeyed
 from tests.sqs.client import Sqs
@@ -199,6 +201,25 @@ def test_a_line_names_the_access_key_of_clients_of_sqs_and_mq(client: Client, gr
         call()
         assert log.pop()["caller"] == keyed.pair["access_key_id"]
         assert keyed.pair["secret_access_key"] not in str(log)
+
+
+@pytest.mark.parametrize("code", ["http", "mq"])
+def test_a_line_names_whom_the_head_alone_has_refused(client: Client, group: Group, code: str) -> None:
+    """Before a large body is received."""
+    guarded = MqKeyed(client, {"operations": ["read"], "topics": "orders"})
+    log, target = Log(guarded), "/topics/orders/messages"
+    headers = {"host": "localhost", "x-mq-version": "2015-06-06", "content-type": "text/xml"}
+    if code == "mq":
+        headers |= guarded.signed("POST", target, (), headers)
+        caller = guarded.pair["access_key_id"]
+    else:
+        headers = {"host": "localhost", "authorization": f"Bearer {guarded.pair['token']}"}
+        caller = guarded.pair["token_id"]
+    wiring.use(guarded.api)
+    refused = judge(Head("", "POST", target, headers, keeps=True))
+    assert refused
+    assert refused.status == 403
+    assert log.pop()["caller"] == caller
 
 
 def test_a_stranger_is_no_caller(client: Client, group: Group) -> None:

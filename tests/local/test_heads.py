@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from chalicelib.base.errors import InvalidField
+from chalicelib.base.errors import InvalidField, MessageTooLarge
 from local.body import read_body
 from local.incoming import Incoming, Pause, Steps
 from local.request import understood
@@ -301,3 +301,10 @@ def test_a_value_of_blanks_is_no_work_for_minutes() -> None:
     with pytest.raises(InvalidField):
         understood(b"GET / HTTP/1.1\r\nHost: localhost\r\na:" + b" " * 60_000 + b"\0\r\n\r\n")
     assert time.perf_counter() - began < 1
+
+
+def test_chunks_that_come_together_count_together() -> None:
+    incoming = Incoming()
+    incoming.add(b"6\r\nabcdef\r\n6\r\nabcdef\r\n0\r\n\r\n")
+    with pytest.raises(MessageTooLarge):
+        list(read_body({"transfer-encoding": "chunked"}, incoming, 10, lambda _size: iter(())))  # type: ignore[arg-type,return-value]

@@ -37,7 +37,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture(scope="module")
 def ours(store: MemoryStore) -> Iterator[DynamoDBClient]:
-    offered = endpoint.Endpoint(0, Wire(store, TABLE).answer)
+    offered = endpoint.Endpoint(0, Wire(store, TABLE).answer, lambda *_: None)
     serving = endpoint.start(offered)
     yield client_of(offered.url)
     offered.shutdown()

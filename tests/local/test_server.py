@@ -70,7 +70,11 @@ def test_with_access_on_it_demands_the_token_that_it_prints_once() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "named"),
-    [({"ACCESS": "yes"}, "ACCESS must be on or off"), ({"DECANT_ACCESS": "open"}, "DECANT_ACCESS must be one of")],
+    [
+        ({"ACCESS": "yes"}, "ACCESS must be on or off"),
+        ({"DECANT_ACCESS": "open"}, "DECANT_ACCESS must be one of"),
+        ({"DECANT_ACCESS": "iam"}, "no IAM lets callers in here"),
+    ],
 )
 def test_an_unknown_access_is_refused_in_one_line(settings: dict[str, str], named: str) -> None:
     process = launched(PORT="0", **settings)

@@ -241,10 +241,13 @@ def test_look_ups_that_nobody_waits_for_are_few(monkeypatch: pytest.MonkeyPatch)
 
     calls = Webhooks(system(), allows_loopback=True, resolve=resolve)
     for number in range(4):
-        assert calls.post(f"http://shop-{number}.example/", {}, b"", 50).trouble == "no answer within 50 ms"
+        calls.post("http://shop-0.example/", {}, b"", 50)
+        trouble = calls.post(f"http://shop-{number}.example/", {}, b"", 50).trouble
+        full = "no answer: TimeoutError: 2 other names are being looked up"
+        assert trouble == ("no answer within 50 ms" if number < 2 else full)
     assert begun == ["shop-0.example", "shop-1.example"]
     given_up.set()
-    assert "10.0.0.1, which is not public" in calls.post("http://shop-5.example/", {}, b"", 5_000).trouble
+    assert "10.0.0.1, which is not public" in calls.post("http://shop-0.example/", {}, b"", 5_000).trouble
 
 
 def test_a_name_that_cannot_be_resolved_gave_no_answer() -> None:

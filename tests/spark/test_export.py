@@ -196,7 +196,7 @@ def test_a_line_longer_than_any_item_ends_its_file_in_one_line(tmp_path: Path) -
     folder = write_export(tmp_path, [[line(items.topic()), b"[" + b"[]," * (4 << 20) + b"0]"]])
     rows, ((_, at, reason, raw),) = read(folder)
     assert ([row["line"] for row in rows], at, len(raw)) == ([1], 2, 200)
-    assert "a line is longer than 6291456 bytes" in reason
+    assert "a line is longer than 8388608 bytes" in reason
 
 
 def test_the_longest_line_of_an_item_is_read(tmp_path: Path) -> None:

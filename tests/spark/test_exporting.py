@@ -51,7 +51,7 @@ Place = tuple[str, Writer]
 def memory() -> Iterator[tuple[str, InMemory]]:
     """The endpoint of a store in memory, and what writes there."""
     writer = InMemory()
-    offered = endpoint.Endpoint(0, Wire(writer.store, TABLE).answer)
+    offered = endpoint.Endpoint(0, Wire(writer.store, TABLE).answer, lambda *_: None)
     serving = endpoint.start(offered)
     yield offered.url, writer
     offered.shutdown()

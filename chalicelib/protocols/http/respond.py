@@ -74,7 +74,7 @@ def _responded(request: Request, operation: Operation, names: list[str], left_ms
 
 
 def _turned_away(request: Request, operation: Operation, names: list[str]) -> Response | None:
-    """Where anyone may ask, nothing is taken."""
+    """An operation for anyone takes no large body."""
     if operation.right == "anyone":
         return refusal(MessageTooLarge(f"{request.method} {quoted(request.path)} takes no body"))
     refused = entrance.turned_away(Call(operation, names, dict, request.headers))

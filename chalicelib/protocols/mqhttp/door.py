@@ -76,7 +76,7 @@ def _answered(request: Request, operation: Operation | None, named: Mapping[str,
 
 
 def _turned_away(request: Request, operation: Operation | None, named: Mapping[str, str]) -> Response | None:
-    """The signature covers the body by a header, if at all."""
+    """The head proves the signature: it covers the body only through Content-MD5."""
 
     def admit() -> None:
         _admitted(wiring.api(), request, operation, named)

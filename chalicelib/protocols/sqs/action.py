@@ -183,8 +183,7 @@ def present(answer: Json) -> Json:
 class Action(NamedTuple):
     """`right`: what the caller needs, where access control is on. `with_topic`: it makes, changes or deletes the topic
     of an own queue, too. `demands`: it is about no queue, and demands the right itself; no key may call another that is
-    about none. `hands_out`: it can have messages move to another queue, and so needs the right to `consume`, too.
-    `is_of_account`: it is unknown at the URL of a queue."""
+    about none. `is_of_account`: it is unknown at the URL of a queue."""
 
     name: str
     right: Verb
@@ -193,7 +192,6 @@ class Action(NamedTuple):
     run: Handler
     with_topic: bool = False
     demands: bool = False
-    hands_out: bool = False
     is_of_account: bool = False
 
     @property

@@ -39,7 +39,6 @@ _IS_ACTIVE = "There is already a task running. Only one active task is allowed f
     {_SOURCE: TEXT, _DESTINATION: TEXT, _RATE: INTEGER},
     required=(_SOURCE,),
     demands=True,
-    hands_out=True,
 )
 def start_message_move_task(call: Call) -> Json:
     rate = _within(call, _RATE, MOVED_PER_SECOND_MAX)

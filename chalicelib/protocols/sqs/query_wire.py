@@ -154,7 +154,7 @@ class QueryWire:
 def wire_of(request: Request, at_queue: bool) -> QueryWire | None:
     """None: the request is none in this protocol. What is sent to a queue is, whatever it says."""
     query = urlencode(request.query, errors="surrogatepass") if request.raw_query is None else request.raw_query
-    body = request.body if request.method == "POST" else b""
+    body = request.body[: FORM_BYTES_MAX + 2] if request.method == "POST" else b""  # more is refused for its size
     raw = b"".join(b"&" + part for part in (query.encode(errors="surrogatepass"), body) if part)
     wire = QueryWire(raw, request.method == "GET", at_queue)
     is_own = at_queue or wire.action or b"&Action=" in raw or b"&Version=" in raw

@@ -40,7 +40,6 @@ _BAD_FIFO_NAME = (
     required=("QueueName",),
     with_topic=True,
     demands=True,
-    hands_out=True,
     is_of_account=True,
 )
 def create_queue(call: Call) -> Json:
@@ -211,7 +210,6 @@ def _counts(call: Call, standing: Standing) -> dict[str, str]:
     {**_ON_QUEUE, "Attributes": TEXT_MAP},
     required=("Attributes",),
     with_topic=True,
-    hands_out=True,
 )
 def set_queue_attributes(call: Call) -> Json:
     if not call.request["Attributes"]:
