@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.access import Access
 from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.agenda import Agenda
-from chalicelib.catalogue.catalogue import Catalogue, Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.signing_key import Configured, SigningKey
 from chalicelib.consuming import Consuming
 from chalicelib.cursors import Cursors
@@ -46,13 +45,13 @@ class Service:
         has_access_keys: bool = True,
     ) -> None:
         self.telemetry = Telemetry(runtime)
-        self.env = env = Env(store, runtime, Catalogue(store, runtime), Agenda(store, runtime), self.telemetry)
+        self.env = env = Env.over(store, runtime, self.telemetry)
         self.signing_key = key = SigningKey(env, signing_key)
         self.access = Access(env, key, has_access_keys)
         self.log = log = Log(env)
         self.cursors = Cursors(env, key)
         self.delays = Delays(env, log)
-        self.outside, wakes = outside, Wakes(runtime, outside)
+        self.outside, wakes = outside, Wakes(env, outside)
         self.stored = wakes.stored
         self.dead_letters = DeadLetters(env, log, self.cursors, self.delays, self.stored)
         self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.stored)

@@ -1,4 +1,5 @@
-"""Removes the remains of deleted topics and groups. They are unreachable already, so this only saves cost."""
+"""Removes the remains of deleted topics and groups, and has the instance forget them. They are unreachable already, so
+this only saves cost."""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ _Span = tuple[str, str, str]
 class Deletion:
     def __init__(self, env: Env, payloads: Payloads) -> None:
         self._store, self._runtime, self._payloads = env.store, env.runtime, payloads
+        self._caches = env.caches
 
     def group(self, group: Group, queues: int, until_ms: int) -> None:
         """Removes a deleted group's alarm, window, cursors, retries and dead letters, while there is time."""
+        self._caches.forget(group.key.pk)
         settings = {group.alarm_key: group.alarm, group.window_key: group.rate_limit}
         if beside := [key for key, setting in settings.items() if setting is not None]:
             self._store.remove_all(beside)
@@ -41,6 +44,7 @@ class Deletion:
         last, which records remains that are left at `until_ms`. Returns whether everything was removed.
 
         The logs are closed first, so that an instance with a cached topic stores nothing in them."""
+        self._caches.forget(topic.id, topic.name)
         self._close(topic)
         queues = range(topic.most)
         waiting = [pk(topic.id, queue) for queue in queues for pk in (keys.delays, keys.decisions)]

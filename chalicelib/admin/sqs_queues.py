@@ -106,7 +106,9 @@ class SqsQueues:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._agenda = env.agenda
         self._log_offsets, self._deletion = log_offsets, deletion
-        self._known: BoundedCache[tuple[int, Standing]] = BoundedCache()
+        self._known: BoundedCache[tuple[int, Standing]] = env.caches.bounded(
+            lambda _, kept: keys.owners(kept[1].group.key.pk)
+        )
 
     # -- found --------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from chalicelib.base.cache import BoundedCache
+from chalicelib.base.cache import BoundedCache, Caches
 from chalicelib.base.limits import LATE_WRITE_MS_MAX, MINUTE_MS
 from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
@@ -94,9 +94,9 @@ class Look:
 
 
 class Agenda:
-    def __init__(self, store: Store, runtime: Runtime) -> None:
+    def __init__(self, store: Store, runtime: Runtime, caches: Caches) -> None:
         self._store, self._runtime = store, runtime
-        self._made: BoundedCache[Appointment] = BoundedCache()
+        self._made: BoundedCache[Appointment] = caches.bounded(lambda key, _: keys.named_in(key[1])[:1])
 
     def appoint(self, sweep: str, subject: str, due_ms: int, sent_by_ms: int = 0) -> None:
         """Has the sweep look at the subject when it is due. Call it before the write that makes it due. Raises

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
-from chalicelib.base.cache import BoundedCache
+from chalicelib.base.cache import BoundedCache, Caches
 from chalicelib.base.errors import GroupNotFound, TopicNotFound
 from chalicelib.base.fields import demand_name
 from chalicelib.base.limits import METADATA_AGE_MS_MAX, NAME_PATTERN
@@ -24,12 +24,13 @@ from chalicelib.telemetry.telemetry import Telemetry
 
 
 class Catalogue:
-    def __init__(self, store: Store, runtime: Runtime) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._topics: BoundedCache[tuple[int, Topic]] = BoundedCache()
-        self._groups: BoundedCache[tuple[int, Group]] = BoundedCache()
-        self._group_names: BoundedCache[str] = BoundedCache()
+    def __init__(self, store: Store, runtime: Runtime, caches: Caches) -> None:
+        self._store, self._runtime, self._caches = store, runtime, caches
+        self._topics: BoundedCache[tuple[int, Topic]] = caches.bounded(lambda _, kept: [kept[1].id])
+        self._groups: BoundedCache[tuple[int, Group]] = caches.bounded(lambda _, kept: keys.owners(kept[1].key.pk))
+        self._group_names: BoundedCache[str] = caches.bounded(
+            lambda key, name: keys.owners(keys.group_partition(key[0], name))
+        )
         """By topic id and group id."""
 
     def topic(self, name: str) -> Topic:
@@ -48,6 +49,8 @@ class Catalogue:
 
     def _known(self, name: str, items: Sequence[Item], asked_at_ms: int) -> Topic:
         """Its age counts from before the read: what was changed meanwhile may not be in it."""
+        if (before := self._topics.get(name)) and (not items or items[0]["id"] != before[1].id):
+            self._caches.forget(before[1].id)  # deleted through another instance
         if not items:
             self.forget(name)
             raise TopicNotFound(f"topic '{name}' does not exist")
@@ -144,10 +147,16 @@ class Catalogue:
 @record
 class Env:
     """What every room is built from: the store, time and chance, the look-ups that one instance caches, what sweeps
-    have to look at, and what the instance tells operators."""
+    have to look at, what the instance tells operators, and all that it caches of topics."""
 
     store: Store
     runtime: Runtime
     catalogue: Catalogue
     agenda: Agenda
     telemetry: Telemetry
+    caches: Caches
+
+    @classmethod
+    def over(cls, store: Store, runtime: Runtime, telemetry: Telemetry) -> Env:
+        caches = Caches()
+        return cls(store, runtime, Catalogue(store, runtime, caches), Agenda(store, runtime, caches), telemetry, caches)

@@ -42,7 +42,7 @@ class SigningKey:
         self._store, self._runtime = env.store, env.runtime
         self._given = configured
         self._configured = (lambda: (configured,)) if isinstance(configured, bytes) else configured
-        self._kept: BoundedCache[bytes] = BoundedCache()
+        self._kept: BoundedCache[bytes] = env.caches.bounded(lambda topic_id, _: [topic_id])
 
     @property
     def is_kept_elsewhere(self) -> bool:

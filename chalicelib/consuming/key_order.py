@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from chalicelib.base.cache import BoundedCache
+from chalicelib.base.cache import BoundedCache, Caches
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX
 from chalicelib.catalogue.group import BY_RECEIPT
 from chalicelib.consuming import key_plan
@@ -20,6 +20,7 @@ from chalicelib.consuming.skip import FILTERED_BYTES_MAX, Skipper
 from chalicelib.consuming.view import QueueView
 from chalicelib.log.reader import LogReader, Want, stored_at, within_reach
 from chalicelib.log.segment import Segment
+from chalicelib.table import keys
 
 _KEYS_KEPT_MAX = 50_000
 """Keys cached by one instance, some 300 bytes each."""
@@ -28,9 +29,9 @@ _GROWTH = 4
 
 
 class KeyOrder:
-    def __init__(self, reader: LogReader, skipper: Skipper) -> None:
+    def __init__(self, caches: Caches, reader: LogReader, skipper: Skipper) -> None:
         self._reader, self._skipper = reader, skipper
-        self._kept: BoundedCache[Known] = BoundedCache(_KEYS_KEPT_MAX)
+        self._kept: BoundedCache[Known] = caches.bounded(lambda place, _: keys.owners(place[0]), _KEYS_KEPT_MAX)
 
     def ready_since(self, view: QueueView, now: int, riding: Plan) -> int | None:
         """Since when the first message that can be delivered is ready. None: a claim would find nothing to do."""

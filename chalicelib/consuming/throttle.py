@@ -10,13 +10,14 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.rate import Rate, Window
 from chalicelib.consuming.view import GroupView
+from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
 
 class Throttle:
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._ahead: BoundedCache[tuple[int | None, int]] = BoundedCache()
+        self._ahead: BoundedCache[tuple[int | None, int]] = env.caches.bounded(lambda key, _: keys.owners(key.pk))
         """Windows in the future: their begin, and since when (`Runtime.uptime`) that was seen."""
 
     def take(self, view: GroupView, rate: Rate, wanted: int) -> int:

@@ -9,6 +9,7 @@ from chalicelib.cursors.broadcast import Consumers
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.receipt import Receipts
 from chalicelib.cursors.retries import Retries
+from chalicelib.table import keys
 
 _CACHED_LEASES_MAX = 100_000
 """Some 400 bytes each; a cursor counts as two more."""
@@ -18,7 +19,9 @@ class Cursors:
     """`signing_key`: for receipts."""
 
     def __init__(self, env: Env, signing_key: SigningKey) -> None:
-        self.cache: BoundedCache[Cursor] = BoundedCache(_CACHED_LEASES_MAX, lambda cursor: 2 + len(cursor.leases))
+        self.cache: BoundedCache[Cursor] = env.caches.bounded(
+            lambda key, _: keys.owners(key.pk), _CACHED_LEASES_MAX, lambda cursor: 2 + len(cursor.leases)
+        )
         """Cursors by key, as the last requests returned them. First guesses: every write on a cursor is guarded, and a
         stale one costs a rejected write or one more read."""
         self.receipts = Receipts(signing_key)

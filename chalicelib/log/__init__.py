@@ -13,7 +13,7 @@ class Log:
     """The logs of all queues."""
 
     def __init__(self, env: Env) -> None:
-        self.payloads = Payloads(env.store)
+        self.payloads = Payloads(env.store, env.caches)
         self.reader = LogReader(env, self.payloads)
         self.writer = LogWriter(env, self.payloads)
         self.offsets = Offsets(env.store, self.reader)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from chalicelib.base.cache import BoundedCache
+from chalicelib.base.cache import BoundedCache, Caches
 from chalicelib.base.limits import INSTANCE_CACHE_BYTES_MAX
 from chalicelib.base.message import LOST, Message
 from chalicelib.log.packing import unpack
@@ -20,10 +20,10 @@ from chalicelib.table.writes import Item, Key, key_of
 
 
 class Payloads:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, caches: Caches) -> None:
         self._store = store
-        self._kept: BoundedCache[tuple[int, list[Message]]] = BoundedCache(
-            INSTANCE_CACHE_BYTES_MAX // 2, size_of=lambda kept: kept[0]
+        self._kept: BoundedCache[tuple[int, list[Message]]] = caches.bounded(
+            lambda key, _: key[:1], INSTANCE_CACHE_BYTES_MAX // 2, size_of=lambda kept: kept[0]
         )
 
     def spill(
@@ -60,14 +60,14 @@ class Payloads:
         for entry in entries:
             if entry.data is not None:
                 messages[entry.id] = _unpacked(entry, entry.data)
-            elif (kept := self._kept.get(entry.id)) is not None:
+            elif (kept := self._kept.get((topic_id, entry.id))) is not None:
                 messages[entry.id] = kept[1]
             else:
                 missing.append(entry)
         for entry, data in zip(missing, self._read(topic_id, missing), strict=True):
             if data is not None:
                 messages[entry.id] = _unpacked(entry, data)
-                self._kept.keep(entry.id, (entry.wire_bytes, messages[entry.id]))
+                self._kept.keep((topic_id, entry.id), (entry.wire_bytes, messages[entry.id]))
             elif entry.stored_at_ms > expired_ms:
                 messages[entry.id] = [LOST] * entry.count
         return messages

@@ -57,13 +57,14 @@ class LogReader:
     def __init__(self, env: Env, payloads: Payloads) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._payloads = payloads
-        self._sealed: BoundedCache[Segment] = BoundedCache(
+        self._sealed: BoundedCache[Segment] = env.caches.bounded(
+            lambda place, _: keys.owners(place[0]),
             INSTANCE_CACHE_BYTES_MAX // 2,
             size_of=lambda segment: segment.filled_bytes + _ENTRY_BYTES * len(segment.entries),
         )
-        self._behind: BoundedCache[bool] = BoundedCache()
+        self._behind: BoundedCache[bool] = env.caches.bounded(lambda log, _: keys.owners(log))
         """Logs in which a group was behind at the last look."""
-        self._empty_until: BoundedCache[int] = BoundedCache()
+        self._empty_until: BoundedCache[int] = env.caches.bounded(lambda place, _: keys.owners(place[0]))
 
     def guess(self, wants: Iterable[Want]) -> list[Read]:
         """The first reads for these wants, as far as the cache can predict them."""

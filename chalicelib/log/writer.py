@@ -80,8 +80,8 @@ class LogWriter:
     def __init__(self, env: Env, payloads: Payloads) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._payloads = payloads
-        self._tails: BoundedCache[Tail] = BoundedCache()
-        self._crowded_until: BoundedCache[int] = BoundedCache()
+        self._tails: BoundedCache[Tail] = env.caches.bounded(lambda log, _: keys.owners(log))
+        self._crowded_until: BoundedCache[int] = env.caches.bounded(lambda log, _: keys.owners(log))
         self._numbers = itertools.count()
 
     def append(self, topic: Topic, entries: Sequence[Packed]) -> list[Appended]:

@@ -60,7 +60,7 @@ class Depths:
     def __init__(self, env: Env, log: Log) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._reader, self._log_offsets = log.reader, log.offsets
-        self._known: BoundedCache[_Known] = BoundedCache()
+        self._known: BoundedCache[_Known] = env.caches.bounded(lambda topic_id, _: [topic_id])
         """By topic id."""
 
     def full(self, topic: Topic, depth_max: int) -> dict[int, QueueFull]:

@@ -43,7 +43,7 @@ class Producer:
         self._writer, self._delays, self._hooks, self._notice = log.writer, delays, hooks, notice
         self._deduplication = Deduplication(env, log, delays)
         self._env, self._log = env, log
-        self._choices: BoundedCache[QueueChoice] = BoundedCache()
+        self._choices: BoundedCache[QueueChoice] = env.caches.bounded(lambda key, _: key[:1])
         """By topic id and number of queues."""
 
     @cached_property

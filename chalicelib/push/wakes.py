@@ -6,7 +6,7 @@ from __future__ import annotations
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.waiters import Waiters
 from chalicelib.push.outside import Outside
@@ -16,9 +16,9 @@ WAKE_EVERY_MS = SECOND_MS
 
 
 class Wakes:
-    def __init__(self, runtime: Runtime, outside: Outside) -> None:
-        self._runtime, self._outside, self.waiters = runtime, outside, Waiters(runtime)
-        self._woken_ms: BoundedCache[int] = BoundedCache()
+    def __init__(self, env: Env, outside: Outside) -> None:
+        self._runtime, self._outside, self.waiters = env.runtime, outside, Waiters(env.runtime)
+        self._woken_ms: BoundedCache[int] = env.caches.bounded(lambda topic_id, _: [topic_id])
         """When (`Runtime.uptime`) each topic was woken last."""
 
     def stored(self, topic: Topic) -> None:

@@ -107,6 +107,11 @@ def push_pause(topic_id: str, group_id: str) -> Key:
     return Key(push_partition(topic_id, group_id), "pause")
 
 
+def owners(partition: str) -> tuple[str, str]:
+    """Whose items it holds: the id of their topic, and itself, which for the partition of a group stands for it."""
+    return partition.split("#", 2)[1], partition
+
+
 def log(topic_id: str, queue: int) -> str:
     return f"log#{topic_id}#{queue}"
 

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib import cursors
-from chalicelib.base.cache import BoundedCache
+from chalicelib.base.cache import BoundedCache, Caches
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease
 from chalicelib.log import payloads, reader
@@ -38,7 +38,7 @@ def test_a_large_value_takes_the_place_of_several_small_ones() -> None:
 
 
 def test_a_cursor_takes_as_much_room_as_its_leases() -> None:
-    env: Any = SimpleNamespace(store=None, runtime=None)
+    env: Any = SimpleNamespace(store=None, runtime=None, caches=Caches())
     with patch.object(cursors, "_CACHED_LEASES_MAX", 8):
         kept = cursors.Cursors(env, env).cache
     for name, leases in (("a", 0), ("b", 0), ("c", 2), ("d", 0)):
@@ -48,12 +48,12 @@ def test_a_cursor_takes_as_much_room_as_its_leases() -> None:
 
 
 def test_payloads_and_segments_take_as_much_room_as_their_bytes() -> None:
-    env: Any = SimpleNamespace(store=None, runtime=None)
+    env: Any = SimpleNamespace(store=None, runtime=None, caches=Caches())
     with (
         patch.object(payloads, "INSTANCE_CACHE_BYTES_MAX", 4_000),
         patch.object(reader, "INSTANCE_CACHE_BYTES_MAX", 4_000),
     ):
-        read, sealed = payloads.Payloads(env)._kept, reader.LogReader(env, env)._sealed
+        read, sealed = payloads.Payloads(env, env.caches)._kept, reader.LogReader(env, env)._sealed
     entry = Entry(b"an entry", 1, 1, "json", 1, b"")
     for number in range(4):
         read.keep(number, (900, []))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from chalicelib.base.errors import RequestNotFound
 from chalicelib.base.limits import CORRELATION_ID_CHARS_MAX, REPLY_TIMEOUT_MS_MAX
-from chalicelib.catalogue.agenda import Agenda
-from chalicelib.catalogue.catalogue import Catalogue, Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.signing_key import SigningKey, signed
 from chalicelib.cursors.receipt import Receipt, Receipts, sign
 from chalicelib.requests.correlation import NONCE_BYTES, Correlation, Correlations
@@ -26,9 +25,7 @@ ALPHABET = string.ascii_letters + string.digits + "-_"
 def signing_key(configured: bytes | None = KEY, store: MemoryStore | None = None) -> SigningKey:
     runtime = Clock().runtime()
     store = store or MemoryStore()
-    return SigningKey(
-        Env(store, runtime, Catalogue(store, runtime), Agenda(store, runtime), Telemetry(runtime)), configured
-    )
+    return SigningKey(Env.over(store, runtime, Telemetry(runtime)), configured)
 
 
 CORRELATIONS = Correlations(signing_key())

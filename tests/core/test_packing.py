@@ -11,6 +11,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chalicelib.base.cache import Caches
 from chalicelib.base.limits import (
     INSTANT_MS_MAX,
     KIB,
@@ -81,7 +82,7 @@ def test_an_entry_comes_back_from_its_item(messages: list[Message], entry_id: by
     pointing = made.pointing(2)
     assert Entry.of(pointing.as_item()) == pointing
     bounded = [(made, made.size), (made, made.size - 1), (pointing, 0)]
-    assert Payloads(MemoryStore()).spill("topic", bounded, ttl=0) == [made, made.pointing(1), pointing]
+    assert Payloads(MemoryStore(), Caches()).spill("topic", bounded, ttl=0) == [made, made.pointing(1), pointing]
 
 
 @given(
@@ -158,11 +159,11 @@ def test_a_payload_of_several_pieces_goes_to_s3_where_it_may(
         MemoryStore(keeps_blobs=keeps_blobs),
         [Message(None, Random(1).randbytes(size), None, None, {}) for size in (9, pieces * PIECE_BYTES_MAX - KIB)],
     )
-    [spilled] = Payloads(store).spill("topic", [(Entry.packed(b"an entry", messages, 0), 0)], 1, *in_items)
+    [spilled] = Payloads(store, Caches()).spill("topic", [(Entry.packed(b"an entry", messages, 0), 0)], 1, *in_items)
     assert spilled.pieces == expected
     assert all(item["ttl"] == 1 for items in store._items.values() for item in items.values())
-    assert Payloads(store).messages("topic", [spilled]) == {spilled.id: messages}
-    Payloads(store).remove("topic", [spilled])
+    assert Payloads(store, Caches()).messages("topic", [spilled]) == {spilled.id: messages}
+    Payloads(store, Caches()).remove("topic", [spilled])
     assert not store._blobs
     assert not any(store._items.values())
 
@@ -170,24 +171,24 @@ def test_a_payload_of_several_pieces_goes_to_s3_where_it_may(
 def test_a_payload_without_one_of_its_pieces_is_lost_until_it_has_expired() -> None:
     store, bodies = MemoryStore(), (Random(1).randbytes(size) for size in (9, 2 * PIECE_BYTES_MAX - KIB))
     made = Entry.packed(b"an entry", [Message(None, body, None, None, {}) for body in bodies], 5)
-    [spilled] = Payloads(store).spill("topic", [(made, 0)], 1)
+    [spilled] = Payloads(store, Caches()).spill("topic", [(made, 0)], 1)
     store.remove_all(payload_keys("topic", [spilled])[1:])
     for expired_ms, expected in ((4, {spilled.id: [LOST, LOST]}), (5, {})):
-        assert Payloads(store).messages("topic", [spilled], expired_ms) == expected
+        assert Payloads(store, Caches()).messages("topic", [spilled], expired_ms) == expected
 
 
 def test_all_messages_of_a_damaged_payload_are_lost() -> None:
     store, made = MemoryStore(), Entry.packed(b"an entry", [Message("a", None, None, None, {})] * 2, 0)
-    [spilled] = Payloads(store).spill("topic", [(made, 0)], 1)
+    [spilled] = Payloads(store, Caches()).spill("topic", [(made, 0)], 1)
     [key] = payload_keys("topic", [spilled])
     store.put_all([{**key._asdict(), "data": b"\0damaged"}])
-    assert Payloads(store).messages("topic", [spilled]) == {spilled.id: [LOST, LOST]}
+    assert Payloads(store, Caches()).messages("topic", [spilled]) == {spilled.id: [LOST, LOST]}
 
 
 def test_a_payload_that_a_replica_does_not_show_yet_is_not_lost() -> None:
     store, messages = LateStore(), [Message("a", None, None, None, {})]
     made = [(Entry.packed(entry_id, messages, 0), 0) for entry_id in (b"entry: 1", b"entry: 2")]
-    spilled = Payloads(store).spill("topic", made[:1], 1)
+    spilled = Payloads(store, Caches()).spill("topic", made[:1], 1)
     store.fall_behind()
-    spilled += Payloads(store).spill("topic", made[1:], 1)
-    assert Payloads(store).messages("topic", spilled) == {each.id: messages for each in spilled}
+    spilled += Payloads(store, Caches()).spill("topic", made[1:], 1)
+    assert Payloads(store, Caches()).messages("topic", spilled) == {each.id: messages for each in spilled}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.base.limits import CLOCKS_APART_MS, HOUR_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
-from chalicelib.catalogue.agenda import Agenda
-from chalicelib.catalogue.catalogue import Catalogue, Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.push import Push
 from chalicelib.push.slots import PAUSE_MS_MAX, SLOT_SPARE_MS, Pause, Slot, Slots, hold, take
@@ -48,7 +47,7 @@ def clock() -> Clock:
 @pytest.fixture
 def slots(shelf: Shelf, clock: Clock) -> Slots:
     runtime = clock.runtime()
-    return Slots(Env(shelf, runtime, Catalogue(shelf, runtime), Agenda(shelf, runtime), Telemetry(runtime)))
+    return Slots(Env.over(shelf, runtime, Telemetry(runtime)))
 
 
 def taken(slots: Slots, push: Push = PUSH) -> Slot:
