@@ -18,7 +18,7 @@ from chalicelib.base.errors import DecantError, StoreUnavailable
 from chalicelib.base.limits import KIB
 from local.body import read_body
 from local.incoming import HEAD_BYTES_MAX, Incoming, Pause, Steps
-from local.office import BODIES_BYTES_MAX, Office, Pace
+from local.office import BODIES_BYTES_MAX, Office, Pace, Task
 from local.request import Answer, Head, refusal, rendered, understood
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._incoming = Incoming()
         self._talk = self._talking()
         self._pause = Pause.INPUT
-        self._is_full = self._is_lost = self._is_counting = self._is_idle = False
+        self._is_full = self._is_lost = self._is_counting = self._is_idle = self._is_beginning = False
         self._held_bytes = 0
         self._until = inf
 
@@ -229,7 +229,30 @@ class Connection(asyncio.Protocol):
         task = self._office.find(head, body)
         if task.pace is Pace.AT_ONCE:
             return task.run(self._is_over)
+        if task.pace is Pace.LONG:
+            return (yield from self._begun(task))
         return (yield from self._elsewhere(task.pace, lambda: task.run(self._is_over)))
+
+    def _begun(self, task: Task) -> Steps[Answer]:
+        """Of a request that may wait. It asks whether it is over when it waits."""
+
+        def is_over() -> bool:
+            if self._is_beginning:
+                self._call_soon(self._leave_beginnings)
+            return self._is_over()
+
+        self._until, self._is_beginning = inf, True
+        try:
+            if not self._office.beginnings.enter(self._go_on):
+                yield Pause.ANSWER
+            return (yield from self._elsewhere(task.pace, lambda: task.run(is_over)))
+        finally:
+            self._leave_beginnings()
+
+    def _leave_beginnings(self) -> None:
+        if self._is_beginning:
+            self._is_beginning = False
+            self._office.beginnings.leave()
 
     def _elsewhere(self, pace: Pace, run: Callable[[], T]) -> Steps[T]:
         executed = self._office.pools[pace].submit(run)
@@ -239,8 +262,12 @@ class Connection(asyncio.Protocol):
         return executed.result()
 
     def _wake(self, _executed: Future[T]) -> None:
+        self._call_soon(self._go_on)
+
+    def _call_soon(self, call: Callable[[], None]) -> None:
+        """In the loop's thread."""
         with suppress(RuntimeError):  # the server has ended
-            self._loop.call_soon_threadsafe(self._go_on)
+            self._loop.call_soon_threadsafe(call)
 
     def _is_over(self) -> bool:
         """Whether nobody will hear of what a request that waits finds, or the server is to end."""

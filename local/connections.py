@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
+from local.beginnings import Beginnings
 from local.connection import HOST, Connection
 from local.office import Find, Judge, Office, Pace
 
@@ -77,11 +78,18 @@ class Server:
         }
         connections_max = min(connections_max, _descriptors_left())
         self._finishing, self._ending = asyncio.Event(), asyncio.Event()
-        self._office = Office(
-            find, judge, self._pools, body_bytes_max, connections_max, is_logging, when_empty=self._ending.set
-        )
         self._silent_until = 0.0
         self._loop = asyncio.new_event_loop()
+        self._office = Office(
+            find,
+            judge,
+            self._pools,
+            body_bytes_max,
+            connections_max,
+            is_logging,
+            when_empty=self._ending.set,
+            beginnings=Beginnings(self._loop.call_soon),
+        )
         self._serving = threading.Lock()
 
     def serve_forever(self) -> None:

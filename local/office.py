@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from chalicelib.base.limits import MIB
+from local.beginnings import Beginnings
 from local.request import Answer, Head
 
 BODIES_BYTES_MAX = 256 * MIB
@@ -57,6 +58,7 @@ class Office:
     connections_max: int
     is_logging: bool
     when_empty: Callable[[], None]
+    beginnings: Beginnings
     is_finishing: bool = False
     connections: set[Member] = field(default_factory=set)
     waiting: dict[Member, None] = field(default_factory=dict)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from local import beginnings, connections
 from local import connection as connection_module
-from local import connections
 from local.connections import Server
-from local.office import Pace, Task
+from local.office import HasHungUp, Pace, Task
 from local.request import Answer, Head
 from tests.local.serving import Running, running
 
@@ -80,6 +80,8 @@ class Office:
         self.carried_out: list[tuple[str, str]] = []
         self.doors = threading.Event()
         self.held = threading.Semaphore(0)
+        self.begun, self.waits = threading.Semaphore(0), threading.Semaphore(CROWD)
+        """Polls that have begun, and that may go on to wait: all, unless a test says how many."""
         self._ends = ExitStack()
 
     def serve(self) -> int:
@@ -96,10 +98,14 @@ class Office:
         self._ends.close()
 
     def find(self, head: Head, _body: bytes | None) -> Task:
-        return Task(pace(head), lambda _has_hung_up: self.carry_out(head))
+        return Task(pace(head), lambda is_over: self.carry_out(head, is_over))
 
-    def carry_out(self, head: Head) -> Answer:
+    def carry_out(self, head: Head, is_over: HasHungUp) -> Answer:
         self.carried_out.append((head.target, threading.current_thread().name))
+        if head.target == "/held/poll":
+            self.begun.release()
+            assert self.waits.acquire(timeout=20)
+            is_over()
         if head.target.startswith("/held"):
             self.held.release()
             assert self.doors.wait(20)
@@ -141,6 +147,25 @@ def test_polls_that_wait_keep_no_other_request_waiting(office: Office, monkeypat
         assert not office.held.acquire(blocking=False)  # the others wait for a thread
         office.doors.set()
         assert [answer(poll) for poll in polls] == [b"/held/poll"] * 5
+
+
+def test_of_many_polls_few_begin_before_the_others_wait(office: Office) -> None:
+    port, few = office.serve(), beginnings.AT_ONCE_MAX
+    office.waits = threading.Semaphore(0)
+    with ExitStack() as stack:
+        polls = [stack.enter_context(closing(asked(port, b"/held/poll"))) for _ in range(2 * few)]
+        for _ in range(few):
+            assert office.begun.acquire(timeout=20)
+        with asked(port, b"/other") as other:
+            assert answer(other) == b"/other"
+        assert not office.begun.acquire(blocking=False)
+        polls.pop().close()  # whoever has gone before its turn takes nobody's place
+        for waiting in range(1, few):
+            office.waits.release()
+            assert office.begun.acquire(timeout=20), waiting
+        office.waits.release(2 * few)
+        office.doors.set()
+        assert [answer(poll) for poll in polls] == [b"/held/poll"] * len(polls)
 
 
 def test_a_request_that_waits_for_nothing_is_not_handed_over(office: Office) -> None:
