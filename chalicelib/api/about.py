@@ -22,9 +22,10 @@ ABOUT = Family("About", __doc__)
 class Health(Answer):
     """The service works.
 
-    status: The service answers, and so does its store."""
+    status: `ok`: the service answers, and so does its store. `full`: it does, but only what makes room is carried out,
+      since the disk of a local server is full."""
 
-    status = string(const="ok")
+    status = string(enum=["ok", "full"])
 
 
 @ABOUT.operation("GET", "/health", "anyone", Health)
@@ -33,7 +34,7 @@ def get_health(service: Service) -> Json:
 
     Reads from the store too."""
     service.admin.topics.page(1, None)
-    return {"status": "ok"}
+    return {"status": "full" if service.env.store.is_full else "ok"}
 
 
 class Metrics(Text):

@@ -62,6 +62,12 @@ def recording(record: Record) -> Iterator[None]:
         _current.reset(token)
 
 
+def operation() -> str:
+    """Which operation the call is; empty where nothing is recorded."""
+    record = _current.get()
+    return record.operation if record else ""
+
+
 def count(name: str, number: int, topic: str, group: str = "") -> None:
     """This many messages of a topic, or of a group, were `produced`, `popped`, ..."""
     record = _current.get()

@@ -22,7 +22,7 @@ from chalicelib.protocols.doors import respond
 from chalicelib.protocols.http.respond import Response
 from chalicelib.store import Keys, Range
 from chalicelib.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
-from local.memory.disk import FILE, FORMAT, Disk
+from local.memory.disk import FILE, FORMAT, RESERVE, Disk
 from local.memory.private import FolderUnusable
 from local.memory.store import MemoryStore
 from local.server import request_of
@@ -303,7 +303,7 @@ def test_a_server_that_is_ended_leaves_all_in_one_file(folder: Path, ending: sig
     with running(DATA=str(folder)) as server:
         server.ask("PUT", "/topics/t")
         server.end(ending)
-    assert [path.name for path in folder.iterdir()] == [FILE]
+    assert sorted(path.name for path in folder.iterdir()) == [RESERVE, FILE]
     with running(DATA=str(folder)) as server:
         assert server.ask("GET", "/topics/t")[0] == 200
 
