@@ -23,11 +23,12 @@ ABOUT = Family("About", __doc__)
 class Health(Answer):
     """The service works.
 
-    status: The service answers, and so does its store.
+    status: `ok`: the service answers, and so does its store. `full`: it does, but only what makes room is carried out,
+      since the disk of a local server is full.
     version: The release that answers.
     commit: The commit that it was packaged from, with `-dirty` behind it if files of that were changed."""
 
-    status = string(const="ok")
+    status = string(enum=["ok", "full"])
     version = string(examples=[VERSION])
     commit = Sometimes(string(examples=["79984cb0d1f5"]))
 
@@ -38,7 +39,8 @@ def get_health(service: Service) -> Json:
 
     Reads from the store too."""
     service.admin.topics.page(1, None)
-    return {"status": "ok", "version": VERSION} | ({"commit": COMMIT} if COMMIT else {})
+    status = "full" if service.env.store.is_full else "ok"
+    return {"status": status, "version": VERSION} | ({"commit": COMMIT} if COMMIT else {})
 
 
 class Metrics(Text):

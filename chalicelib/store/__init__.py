@@ -72,6 +72,10 @@ class Store(Protocol):
     def keeps_blobs(self) -> bool:
         """Whether payloads too large for items can be stored."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes nothing but what makes room."""
+
     def put_blob(self, name: str, data: bytes) -> None:
         """Stores an object that is written once under a new random name and never changes."""
 

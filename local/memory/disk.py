@@ -19,12 +19,15 @@ from typing import Any
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.table.writes import Item, Key, key_of
 from local.memory.private import FolderUnusable, demand_private_file, demand_private_folder
+from local.memory.reserve import RESERVE_BYTES, Reserve, makes_room
 from local.memory.store import Change
 
 FILE = "decant.sqlite"
 _WAL = f"{FILE}-wal"
-_FILES = (FILE, _WAL, f"{FILE}-shm", f"{FILE}-journal")
-"""All that SQLite makes for it, each with the mode of the first."""
+RESERVE = "decant.reserve"
+_FILES = (FILE, _WAL, f"{FILE}-shm", f"{FILE}-journal", RESERVE)
+"""All that SQLite makes for it, each with the mode of the first, and what is kept free for it."""
+_UNKEPT = "the change cannot be kept in DATA"
 APPLICATION_ID = 0x44434E54
 """Marks the file as ours, in its header."""
 FORMAT = 1
@@ -40,6 +43,10 @@ _PUT = "INSERT INTO item VALUES (?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE SET ite
 _REMOVE = "DELETE FROM item WHERE pk = ? AND sk = ?"
 
 
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+"""The second where a quota or a limit of the process ends the room."""
+
+
 class Disk:
     """Implements `local.memory.store.Keeper`. Only one process at a time has the folder."""
 
@@ -51,28 +58,31 @@ class Disk:
             demand_private_folder(folder, _FILES)
             for name in _FILES:
                 demand_private_file(folder / name, is_made=name == FILE)
+            self._was_full = False
+            self._reserve = Reserve(folder / RESERVE)
             self._db = sqlite3.connect(self._path, LOCK_SECONDS, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._demand_format()
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute(
+                "PRAGMA secure_delete = FAST"
+            )  # some builds write zeros over all that is deleted: to the WAL
+            self._db.execute(f"PRAGMA journal_size_limit = {RESERVE_BYTES // 2}")
             with self._transaction():
                 if not self._is_ours():
                     self._begin()
+            self._reserve.hold()
 
     def keep(self, changes: Sequence[Change]) -> None:
         puts = [(*key, _packed(item)) for key, item in changes if item is not None]
-        with self._changing():
-            self._db.executemany(_PUT, puts)
-            self._db.executemany(_REMOVE, [key for key, item in changes if item is None])
+        self._change((_PUT, puts), (_REMOVE, [key for key, item in changes if item is None]))
 
     def keep_blob(self, name: str, data: bytes) -> None:
-        with self._changing():
-            self._db.execute("INSERT OR REPLACE INTO blob VALUES (?, ?)", (name, data))
+        self._change(("INSERT OR REPLACE INTO blob VALUES (?, ?)", [(name, data)]))
 
     def remove_blobs(self, names: Sequence[str]) -> None:
-        with self._changing():
-            self._db.executemany("DELETE FROM blob WHERE name = ?", [(name,) for name in names])
+        self._change(("DELETE FROM blob WHERE name = ?", [(name,) for name in names]))
 
     def items(self) -> Iterator[Item]:
         """Raises `FolderUnusable` where the file is damaged."""
@@ -84,6 +94,11 @@ class Disk:
         """Raises `FolderUnusable` where the file is damaged."""
         with self._readable():
             yield from self._db.execute("SELECT name, data FROM blob")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there was no room for a change, and is none yet."""
+        return (self._was_full or not self._reserve.is_held) and not self._has_room()
 
     def close(self) -> None:
         """Afterwards everything is in one file, without a journal."""
@@ -137,13 +152,37 @@ class Disk:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _change(self, *statements: tuple[str, Sequence[Sequence[Any]]]) -> None:
+        """Executes the statements, each for all of its rows, or none of them. Raises StoreUnavailable."""
+        may_use_reserve = makes_room()
+        try:
+            if not (may_use_reserve or self._reserve.is_held or self._has_room()):
+                raise StoreUnavailable(f"{_UNKEPT}: the disk is full, and has room only for what makes room")
+            self._execute(statements, may_use_reserve)
+        except sqlite3.Error as error:
+            self._was_full |= _is_full(error)
+            raise StoreUnavailable(f"{_UNKEPT}: {error}") from error
+
+    def _execute(self, statements: Sequence[tuple[str, Sequence[Sequence[Any]]]], may_use_reserve: bool) -> None:
         try:
             with self._transaction():
-                yield
-        except sqlite3.Error as error:
-            raise StoreUnavailable(f"the change cannot be kept in DATA: {error}") from error
+                for statement, rows in statements:
+                    self._db.executemany(statement, rows)
+        except sqlite3.OperationalError as error:
+            if not (may_use_reserve and self._reserve.is_held and _is_full(error)):
+                raise
+            self._reserve.give_up()
+            self._was_full = True
+            self._execute(statements, may_use_reserve)
+        self._was_full &= may_use_reserve
+
+    def _has_room(self) -> bool:
+        """Whether there is enough for all changes, without the reserve. Takes the reserve again, if there is enough of
+        that too."""
+        free = self._reserve.free_bytes()
+        if free >= 2 * RESERVE_BYTES and self._reserve.hold():
+            return True
+        return free + self._pragma("freelist_count") * self._pragma("page_size") >= RESERVE_BYTES
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -166,6 +205,10 @@ def _demand_ours_or_empty(folder: Path) -> None:
         raise FolderUnusable(f"{folder} has other files, and none of Decant: name a folder that is empty, or a new one")
     if file.exists() and not file.stat().st_size and journal.exists() and journal.stat().st_size:
         raise FolderUnusable(f"{file} is damaged: it is empty, and {journal.name} has changes of it")
+
+
+def _is_full(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in _FULL
 
 
 def _packed(item: Item) -> bytes:

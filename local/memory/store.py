@@ -45,6 +45,10 @@ class Keeper(Protocol):
 
     def close(self) -> None: ...
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it keeps nothing but what makes room."""
+
 
 class MemoryStore:
     """Implements `chalicelib.store.Store`. One lock makes every request atomic. With a keeper it holds what that keeps,
@@ -65,6 +69,11 @@ class MemoryStore:
             for item in keeper.items():
                 self._put(key_of(item), Sized(item))
             self._blobs.update(keeper.blobs())
+
+    @property
+    def is_full(self) -> bool:
+        with self._lock:
+            return self._keeper is not None and self._keeper.is_full
 
     def close(self) -> None:
         """Between two requests. Later changes raise StoreUnavailable if there is a keeper."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.table.writes import Absent, Key, Set, Write
-from local.memory.disk import FILE, Disk
+from local.memory.disk import FILE, RESERVE, Disk
 from local.memory.private import FolderUnusable
 from local.memory.store import MemoryStore
 from tests.local.serving import refusal, running
@@ -40,7 +40,7 @@ def test_what_is_kept_is_for_its_owner_alone(folder: Path) -> None:
     with closing(Disk(folder)) as disk:
         MemoryStore(keeper=disk).write(Write(Key("p", "a"), (Absent(("pk",)),), (Set(("n",), 1),)))
         assert mode(folder) == 0o700
-        assert modes(folder) == {FILE: 0o600, f"{FILE}-wal": 0o600}
+        assert modes(folder) == {FILE: 0o600, f"{FILE}-wal": 0o600, RESERVE: 0o600}
 
 
 def test_no_file_is_ever_wider_while_it_is_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,14 +50,14 @@ def test_no_file_is_ever_wider_while_it_is_made(folder: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "chmod", refuse)
     monkeypatch.setattr(Path, "chmod", refuse)
     Disk(folder).close()
-    assert modes(folder) == {FILE: 0o600}
+    assert modes(folder) == {FILE: 0o600, RESERVE: 0o600}
 
 
 def test_an_empty_folder_that_is_wider_is_narrowed(folder: Path) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     Disk(folder).close()
-    assert (mode(folder), modes(folder)) == (0o700, {FILE: 0o600})
+    assert (mode(folder), modes(folder)) == (0o700, {FILE: 0o600, RESERVE: 0o600})
 
 
 def test_what_an_older_version_kept_is_narrowed(folder: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_an_older_version_kept_is_narrowed(folder: Path) -> None:
     (folder / FILE).chmod(0o644)
     (folder / f"{FILE}-wal").touch(0o644)
     Disk(folder).close()
-    assert (mode(folder), modes(folder)) == (0o700, {FILE: 0o600})
+    assert (mode(folder), modes(folder)) == (0o700, {FILE: 0o600, RESERVE: 0o600})
 
 
 def test_a_folder_with_files_of_others_keeps_its_mode(folder: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_link_counts_as_the_folder_that_it_leads_to(folder: Path, tmp_path: Pa
     link = tmp_path / "link"
     link.symlink_to(folder)
     Disk(link).close()
-    assert (mode(folder), modes(folder)) == (0o700, {FILE: 0o600})
+    assert (mode(folder), modes(folder)) == (0o700, {FILE: 0o600, RESERVE: 0o600})
     (folder / "letter.txt").touch()
     folder.chmod(0o755)
     with pytest.raises(FolderUnusable, match="has other files too"):

@@ -130,7 +130,7 @@ class PastStore(MemoryStore):
 class FaultyStore:
     """The store as one caller sees it."""
 
-    keeps_blobs = False
+    keeps_blobs = is_full = False
 
     def __init__(
         self,

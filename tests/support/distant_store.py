@@ -19,7 +19,7 @@ ANSWER_MS = 6
 class DistantStore:
     """A memory store some virtual milliseconds away. Each request is applied on the way, in no particular order."""
 
-    keeps_blobs = False
+    keeps_blobs = is_full = False
 
     def __init__(self, inner: MemoryStore, scheduler: Scheduler, chance: Random, jitter_ms: int) -> None:
         self._inner = inner

@@ -28,7 +28,7 @@ Work = Callable[[Callable[[], None]], object]
 class StoppingStore:
     """The store as one caller sees it. After each applied request it calls `stop`, which may never return."""
 
-    keeps_blobs = False
+    keeps_blobs = is_full = False
 
     def __init__(self, inner: MemoryStore, stop: Callable[[], None]) -> None:
         self._inner = inner

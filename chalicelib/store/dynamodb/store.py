@@ -53,6 +53,8 @@ class DynamoStore:
         self._s3: Any = s3
         self._bucket = bucket
 
+    is_full = False
+
     @property
     def keeps_blobs(self) -> bool:
         return self._bucket is not None
