@@ -73,7 +73,7 @@ class Claimer:
 
     def __init__(self, env: Env, log: Log, cursors: Cursors, burial: Burial) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._reader, self._skipper = log.reader, Skipper(env.runtime, log)
+        self._reader, self._skipper = log.reader, Skipper(env.runtime, env.caches, log)
         self._key_order = KeyOrder(env.caches, log.reader, self._skipper)
         self._cache, self._retries = cursors.cache, cursors.retries
         self._burial, self._agenda = burial, env.agenda

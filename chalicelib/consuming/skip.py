@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chalicelib.base.cache import BoundedCache
+from chalicelib.base.cache import BoundedCache, Caches
 from chalicelib.base.limits import ENTRY_LATE_MS, MIB, PASSED_AT_ONCE_MAX
 from chalicelib.base.message import Stored
 from chalicelib.base.runtime import Runtime
@@ -13,6 +13,7 @@ from chalicelib.consuming.claim_plan import Pick
 from chalicelib.consuming.view import QueueView
 from chalicelib.log import Log
 from chalicelib.log.reader import entries, within_reach
+from chalicelib.table import keys
 
 FILTERED_BYTES_MAX = 8 * MIB
 """Bytes read at once to apply a group's filter."""
@@ -25,10 +26,10 @@ _GROWTH = 4
 
 
 class Skipper:
-    def __init__(self, runtime: Runtime, log: Log) -> None:
+    def __init__(self, runtime: Runtime, caches: Caches, log: Log) -> None:
         self._runtime = runtime
         self._reader, self._log_offsets = log.reader, log.offsets
-        self._verdicts: BoundedCache[bool] = BoundedCache(VERDICTS_KEPT_MAX)
+        self._verdicts: BoundedCache[bool] = caches.bounded(lambda place, _: keys.owners(place[2]), VERDICTS_KEPT_MAX)
         """Of filters, by the group, its version, the log and the offset: a message never changes."""
 
     def skip(self, view: QueueView, picked: Pick) -> Pick:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.base.cache import Caches
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim_plan import pick
@@ -37,7 +38,7 @@ def view_of(at: int, base: int, *entries: Entry, filled_bytes: int = 10) -> Queu
 
 def test_what_the_log_has_lost_is_passed() -> None:
     view = view_of(50, 100, entry(50))
-    picked = Skipper(RUNTIME, UNREAD).skip(view, pick(view.cursor, view.group, view.end, 50, START_MS))
+    picked = Skipper(RUNTIME, Caches(), UNREAD).skip(view, pick(view.cursor, view.group, view.end, 50, START_MS))
     assert (picked.fresh, picked.expired) == (100, 50)
     assert picked.offsets(view.cursor) == [*range(100, 150)]
 

@@ -100,6 +100,17 @@ def more_set_aside_than_allowed() -> Iterator[None]:
         yield
 
 
+def keys_kept_in(kept: type[BoundedCache[Any]]) -> Any:
+    """Instances keep the keys of messages in a cache of this type."""
+    true = key_order.KeyOrder.__init__
+
+    def begin(order: Any, *arguments: Any) -> None:
+        true(order, *arguments)
+        order._kept = kept()
+
+    return patch.object(key_order.KeyOrder, "__init__", begin)
+
+
 @planted
 def keys_of_another_queue() -> Any:
     """An instance keeps the keys of messages by their offset alone."""
@@ -111,7 +122,7 @@ def keys_of_another_queue() -> Any:
         def keep(self, key: Any, value: Any) -> None:
             super().keep(key[1], value)
 
-    return patch.object(key_order, "BoundedCache", Kept)
+    return keys_kept_in(Kept)
 
 
 @planted

@@ -6,10 +6,10 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.base.cache import BoundedCache
-from chalicelib.consuming import key_order
 from chalicelib.table import keys
 from chalicelib.table.writes import Key
 from tests.simulation.mutants import planted
+from tests.simulation.mutants_keys import keys_kept_in
 
 
 @planted
@@ -23,7 +23,7 @@ def keys_known_by_the_number_of_their_queue() -> Any:
         def keep(self, key: Any, value: Any) -> None:
             super().keep((key[0].rsplit("#")[-1], key[1]), value)
 
-    return patch.object(key_order, "BoundedCache", Kept)
+    return keys_kept_in(Kept)
 
 
 @planted
