@@ -68,7 +68,7 @@ class Promoter:
         waiting, entry = self._entry(topic, waiting, now)
         if topic.index_keys:
             self._writer.index(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
-        tail = self._writer.tail(topic, topic.logs[queue])
+        tail = self._writer.tails.tail(topic, topic.logs[queue])
         slots = tuple(slot_of(item) for item in waiting)
         at_ms = max(now, newest.at_ms, slots[-1].due_ms)  # the caller's `due_ms` may be of another clock
         decision = Decision(newest.number + 1, at_ms, entry.id, slots, entry, tail.base)
