@@ -17,18 +17,13 @@ import pytest
 
 import app
 from chalicelib import wiring
-from chalicelib.api import OPERATIONS
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.protocols.doors import respond
 from chalicelib.protocols.http.respond import Response
-from chalicelib.protocols.mqhttp.calls import CALLS
-from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.store import Keys, Range
 from chalicelib.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
-from chalicelib.telemetry.lines import UNASKED
 from local.memory.disk import FILE, FORMAT, RESERVE, Disk
 from local.memory.private import FolderUnusable
-from local.memory.reserve import MAKE_ROOM
 from local.memory.store import MemoryStore
 from local.server import request_of
 from local.store import open_store
@@ -335,9 +330,3 @@ def test_what_was_acknowledged_survives_kills_under_load(folder: Path) -> None:
     assert len(found) == len(set(found))
     assert set(acknowledged) <= set(found)
     assert len(found) <= len(acknowledged) + 2 * 2 * PRODUCERS, "what was under way may be there"
-
-
-def test_what_makes_room_is_named_as_log_lines_name_it() -> None:
-    actions = {f"sqs.{action}" for action in ACTIONS}
-    calls = {operation.name for operation in (*OPERATIONS.values(), *CALLS.operations)}
-    assert {*calls, *actions, *UNASKED} >= MAKE_ROOM
