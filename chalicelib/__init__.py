@@ -2,4 +2,4 @@
 
 VERSION = "0.1.0"
 COMMIT = ""
-"""Of this code. Whoever packages it sets it, behind these lines: elsewhere nobody knows it."""
+"""The commit of this code. Packaging sets it, behind these lines; elsewhere it is empty."""
