@@ -23,10 +23,12 @@ from benchmarks.scale import Sizes, scale
 from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server, demand_ref
 from benchmarks.side_by_side import side_by_side
 from benchmarks.sqs_door import sqs_door
+from benchmarks.writers import CROWDS, Crowd, writers
+from benchmarks.writers import QUICK as SMALL
 
 _INTERRUPTED = 130
 
-PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls", "scale", "rates", "sqs")
+PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls", "scale", "rates", "sqs", "writers")
 
 ABOUT = """
 parts:
@@ -42,6 +44,7 @@ parts:
                 Maven and Java are installed) and the server of --against; needs moto's server
   sqs           (k) boto3 on Decant, moto's SQS, ElasticMQ (where Maven and Java are installed) and LocalStack (where
                 `make localstack` has put it), on one connection; needs moto's server
+  writers       (l) units of many instances that append to the same few queues, in virtual time
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -60,6 +63,7 @@ class Effort:
     rate_rounds: int
     sqs_rounds: int
     sizes: Sizes
+    crowds: tuple[Crowd, ...]
 
 
 FULL = Effort(
@@ -72,6 +76,7 @@ FULL = Effort(
     rate_rounds=9,
     sqs_rounds=500,
     sizes=Sizes(),
+    crowds=CROWDS,
 )
 QUICK = Effort(
     cycles=5,
@@ -83,6 +88,7 @@ QUICK = Effort(
     rate_rounds=3,
     sqs_rounds=100,
     sizes=FEW,
+    crowds=SMALL,
 )
 """Some two minutes."""
 
@@ -143,6 +149,7 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "scale": lambda: scale(effort.sizes),
         "rates": lambda: rates(effort.rate_rounds, against),
         "sqs": lambda: sqs_door(effort.sqs_rounds),
+        "writers": lambda: writers(effort.crowds),
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

@@ -31,6 +31,7 @@ _current: ContextVar[OneCall | None] = ContextVar("call", default=None)
 _within_ms: ContextVar[int | None] = ContextVar("within", default=None)
 _ends_at_ms: ContextVar[int | None] = ContextVar("ends", default=None)
 _part_until_ms: ContextVar[int | None] = ContextVar("part", default=None)
+_is_hasty: ContextVar[bool] = ContextVar("hasty", default=False)
 _has_hung_up: ContextVar[Callable[[], bool]] = ContextVar("has_hung_up", default=lambda: False)
 
 
@@ -94,6 +95,20 @@ def part_until(ms: int) -> Iterator[None]:
         yield
     finally:
         _part_until_ms.reset(token)
+
+
+@contextmanager
+def hasty() -> Iterator[None]:
+    """A request that the store throttles is not repeated: the caller has a better way than to send it again."""
+    token = _is_hasty.set(True)
+    try:
+        yield
+    finally:
+        _is_hasty.reset(token)
+
+
+def is_hasty() -> bool:
+    return _is_hasty.get()
 
 
 def hop_until_ms(uptime_ms: int) -> int:

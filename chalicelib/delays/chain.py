@@ -8,7 +8,7 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import NONE, PROMOTED_MAX, Decision, Slot, is_cancelled, mark_cancelled, slot_of
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry
-from chalicelib.log.writer import Tail
+from chalicelib.log.tails import Tail
 from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, key_of

@@ -68,7 +68,7 @@ class Promoter:
         waiting, entry = self._entry(topic, waiting, now)
         if topic.index_keys:
             self._writer.index(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
-        tail = self._writer.tail(topic, topic.logs[queue])
+        tail = self._writer.tails.tail(topic, topic.logs[queue])
         decision = newest.delivering(now, [slot_of(item) for item in waiting], entry, tail.base)
         try:
             made = Decision.of(self._store.write(decision.write(topic.id, queue)))

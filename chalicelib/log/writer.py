@@ -16,40 +16,28 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from chalicelib.base import deadline
-from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import ENTRY_LATE_MS, INLINE_BYTES_MAX, MINUTE_MS, SECOND_MS
+from chalicelib.base.limits import ENTRY_LATE_MS, MINUTE_MS
 from chalicelib.base.message import Message
-from chalicelib.base.records import mutable, record
+from chalicelib.base.records import mutable
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment, append, reopen
-from chalicelib.store import Keys, Outcome, Range, raise_trouble
+from chalicelib.log.tails import Tail, Tails
+from chalicelib.store import Outcome, Range, Throttled, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Exists, Item, Refused, Set, Write, key_of
 
-CROWDED_BYTES_MAX = 100
-"""`INLINE_BYTES_MAX` while many writers contend for one queue and fill its segments too soon: twice a pointer."""
-TAIL_AGE_MS_MAX = MINUTE_MS
-"""How long an instance caches the end of a queue's log."""
-CONTENDED_MS = SECOND_MS
-"""After losing a race for a segment an instance sends tiny entries and pointers there: 16 fit a segment, not 3."""
+_PAUSES_MS = (0, 10, 20, 40, 80, 160, 320)
+"""Each try of an append waits a random time up to this, so that writers who met do not meet again; but not if its guess
+was merely old. After the last the append gives up: within a second, and having paid a unit for each at most."""
 
 _LANDING_MS = MINUTE_MS // 2
 """More time than an append takes."""
 
 _FIRST_PAGE, _PAGE = 2, 64
 """Segments read at once in search of an entry. Most are in the segment tried first or in the next."""
-
-
-@record
-class Tail:
-    """Where a log continues. `may_create`: the previous segment was seen full, so the next may be created here."""
-
-    base: int
-    may_create: bool
-    seen_at_ms: int
 
 
 @mutable
@@ -60,6 +48,10 @@ class _Appending:
     entry: Entry
     first: int | StoreUnavailable | None = None
     took_ms: int = 0
+    setback: StoreUnavailable | None = None
+    """Why the last try failed."""
+    was_blind: bool = False
+    """Whether that was refused where this instance had not looked for the end before."""
     may_come_late: bool = False
     """Whether a log refused it that was closed and is open again: a late repeat of that request may be applied."""
 
@@ -80,12 +72,12 @@ class LogWriter:
     def __init__(self, env: Env, payloads: Payloads) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._payloads = payloads
-        self._tails: BoundedCache[Tail] = env.caches.bounded(lambda log, _: keys.owners(log))
-        self._crowded_until: BoundedCache[int] = env.caches.bounded(lambda log, _: keys.owners(log))
+        self.tails = Tails(env)
         self._numbers = itertools.count()
 
-    def append(self, topic: Topic, entries: Sequence[Packed]) -> list[Appended]:
-        """Appends each entry to its queue, in parallel.
+    def append(self, topic: Topic, entries: Sequence[Packed], may_leave: bool = False) -> list[Appended]:
+        """Appends each entry to its queue, in parallel. `may_leave`: the caller has other queues, so that the first
+        throttle ends a try.
 
         Raises TopicNotFound if the topic was deleted since the caller read it: messages stored by then are
         unreachable."""
@@ -93,11 +85,17 @@ class LogWriter:
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         try:
             self.index(topic, entries)
-            while waiting := [appending for appending in appendings if appending.first is None]:
-                self._round(topic, waiting, until_ms)
+            for tried, most_ms in enumerate(_PAUSES_MS):
+                waiting = [appending for appending in appendings if appending.first is None]
+                if not waiting:
+                    break
+                self._pause(0 if all(appending.was_blind for appending in waiting) else most_ms, until_ms)
+                self._round(topic, waiting, may_leave, has_looked=tried > 1)
         except StoreUnavailable as trouble:  # no append of this round was sent yet
             for appending in appendings:
-                appending.first = StoreUnavailable(trouble.detail) if appending.first is None else appending.first
+                appending.setback = StoreUnavailable(trouble.detail)
+        for appending in appendings:
+            appending.first = appending.setback if appending.first is None else appending.first
         for failed in appendings:
             if failed.may_come_late and isinstance(failed.first, StoreUnavailable):
                 failed.first = StoreUnavailable(failed.first.detail, outcome="unknown")
@@ -108,18 +106,25 @@ class LogWriter:
         its first offset. Raises TopicNotFound, StoreUnavailable."""
         log = topic.logs[queue]
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
-        while self._runtime.uptime() <= until_ms:
+        was_blind = False
+        for most_ms in _PAUSES_MS:
+            self._pause(0 if was_blind else most_ms, until_ms)
             try:
                 segment = Segment.of(self._store.write(append(log, tail.base, entry, tail.may_create)))
             except Refused as refused:
                 if not refused.before:  # the segment of an old tail was removed
                     return self.append_from(topic, queue, entry, tail.base)
-                tail = self.met(topic, Segment.of(refused.before))
+                was_blind = not self.tails.looks_first(log)
+                tail = self.met(topic, passed := Segment.of(refused.before))
+                first, last = self.search(log, entry, passed.base)  # another caller may have appended it after that
+                if first is not None:
+                    return first
+                tail = self.tails.saw(last) if last else tail
             else:
-                tail = self.saw(segment)
+                self.tails.saw(segment)
                 if (first := segment.offset_of(entry.id)) is not None:
                     return first
-        raise StoreUnavailable("too many writers compete for one queue")
+        raise _crowded()
 
     def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> int:
         """The same without knowing the end of the log: the entry is at or after `base`."""
@@ -132,7 +137,7 @@ class LogWriter:
             return first
         self._index_late(topic, entry, last.base if last else base)
         # without a segment there never was one: the last segment of a log is never removed
-        tail = self.saw(last) if last else Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())
+        tail = self.tails.saw(last) if last else Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())
         return self.append_at(topic, queue, entry, tail)
 
     def index(self, topic: Topic, entries: Iterable[Packed]) -> None:
@@ -143,7 +148,7 @@ class LogWriter:
         items: list[Item] = []
         for queue, entry, messages in entries:
             if with_key := dict.fromkeys(message.key for message in messages if message.key is not None):
-                base, number = self.tail(topic, topic.logs[queue]).base, next(self._numbers)
+                base, number = self.tails.tail(topic, topic.logs[queue]).base, next(self._numbers)
                 about = {"queue": queue, "base": base, "ttl": topic.ttl(entry.stored_at_ms)}
                 places = [keys.indexed(topic.id, key, entry.stored_at_ms, number, entry.id) for key in with_key]
                 items += [{**place._asdict(), **about} for place in places]
@@ -167,38 +172,12 @@ class LogWriter:
         ]
         raise_trouble(self._store.write_each(writes) if writes else [])
 
-    def inline_bytes_max(self, log: str) -> int:
-        """The largest entry to store in a segment of this log now. A larger one would fill a contended one too soon."""
-        return CROWDED_BYTES_MAX if self.is_crowded(log) else INLINE_BYTES_MAX
-
-    def is_crowded(self, log: str) -> bool:
-        """Whether other writers were seen at this log lately."""
-        return (self._crowded_until.get(log) or 0) > self._runtime.uptime()
-
-    def tail(self, topic: Topic, log: str) -> Tail:
-        """Where this log continues. Raises TopicNotFound."""
-        tail = self._tails.get(log)
-        if tail is None or self._runtime.uptime() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
-            tail = self._find_tail(topic, log)
-            self._tails.keep(log, tail)
-        return tail
-
-    def saw(self, segment: Segment) -> Tail:
-        """Where the log continues: in this segment or after it. Cached, unless a later position is known."""
-        now = self._runtime.uptime()
-        tail = Tail(segment.end, True, now) if segment.is_sealed else Tail(segment.base, False, now)
-        known = self._tails.get(segment.log)
-        if known is None or known.base <= tail.base:
-            self._tails.keep(segment.log, tail)
-        return tail
-
     def met(self, topic: Topic, segment: Segment) -> Tail:
         """The same for a segment that another writer filled. If it is closed, raises TopicNotFound, or StoreUnavailable
         if the topic has lost this queue: this call began with old settings, and a repeat will know better."""
         if segment.is_closed:
             return self._reopened(topic, segment)
-        self._crowded_until.keep(segment.log, self._runtime.uptime() + CONTENDED_MS)
-        return self.saw(segment)
+        return self.tails.lost(segment)
 
     def _reopened(self, topic: Topic, closed: Segment) -> Tail:
         """Where the log of a queue that had left continues, now that it is read again."""
@@ -210,64 +189,81 @@ class LogWriter:
             raise StoreUnavailable(f"topic '{topic.name}' has no queue {queue} any more")
         with suppress(Refused):  # another writer was faster
             self._store.write(reopen(closed))
-        return self.saw(closed)
+        return self.tails.saw(closed)
 
-    def _round(self, topic: Topic, waiting: Sequence[_Appending], until_ms: int) -> None:
+    def _pause(self, most_ms: int, until_ms: int) -> None:
+        """Raises StoreUnavailable if no time is left, before or after it."""
+        ms = self._runtime.choice(range(1, most_ms + 1)) if most_ms else 0
+        if ms and self._runtime.uptime() + ms <= until_ms:
+            self._runtime.sleep(ms)
+            ms = 0
+        if self._runtime.uptime() + ms > until_ms:
+            raise _crowded()
+
+    def _round(self, topic: Topic, waiting: Sequence[_Appending], may_leave: bool, has_looked: bool) -> None:
         """One attempt for each entry: first its payload, if it needs one, then the entry."""
-        if self._runtime.uptime() > until_ms:
-            raise StoreUnavailable("too many writers compete for one queue")
-        sized = [(appending.entry, self.inline_bytes_max(appending.log)) for appending in waiting]
+        sized = [(appending.entry, self.tails.inline_bytes_max(appending.log)) for appending in waiting]
         spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
         for appending, entry in zip(waiting, spilled, strict=True):
             appending.entry = entry
+        tails = self.tails.of(topic, [appending.log for appending in waiting], strong=has_looked)
         writes: list[Write] = []
         for appending in waiting:
-            tail = self.tail(topic, appending.log)
+            tail = tails[appending.log]
             writes.append(append(appending.log, tail.base, appending.entry, tail.may_create))
         began_ms = self._runtime.uptime()
-        outcomes = self._store.write_each(writes)
+        with deadline.hasty():
+            outcomes = self._store.write_each(writes)
         for appending, outcome in zip(waiting, outcomes, strict=True):
             appending.took_ms += self._runtime.uptime() - began_ms if len(writes) == 1 else 0
-            appending.first = self._first(topic, appending, outcome)
+            appending.first = self._first(topic, appending, outcome, may_leave)
 
-    def _first(self, topic: Topic, appending: _Appending, outcome: Outcome) -> int | StoreUnavailable | None:
+    def _first(
+        self, topic: Topic, appending: _Appending, outcome: Outcome, may_leave: bool
+    ) -> int | StoreUnavailable | None:
         """The first offset of the entry, the error why it was not stored, or None: it has to be tried again."""
+        if isinstance(outcome, Throttled):
+            self.tails.doubt(appending.log)
+            appending.setback, appending.was_blind = StoreUnavailable(outcome.detail), False
+            return appending.setback if may_leave else None
         if isinstance(outcome, StoreUnavailable):
             return outcome
         if isinstance(outcome, Refused):
-            if not outcome.before:  # the segment of an old tail was removed: look again
-                self._tails.forget(appending.log)
-            else:
-                segment = Segment.of(outcome.before)
-                try:
-                    self.met(topic, segment)
-                except StoreUnavailable as trouble:
-                    return StoreUnavailable(trouble.detail)  # a closed log has not taken the entry
-                appending.may_come_late |= segment.is_closed
-            return None
+            return self._refused(topic, appending, outcome)
         segment = Segment.of(outcome)
-        self.saw(segment)
+        self.tails.saw(segment)
         return segment.offset_of(appending.entry.id)
 
-    def _find_tail(self, topic: Topic, log: str) -> Tail:
-        """The end of the log of a topic that is verified to exist. An instance with a cached topic must not create
-        segments for a deleted one."""
-        newest = Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
-        segments, topics = self._store.read([newest, Keys([keys.topic(topic.name)], strong=True)])
-        if not topics or topics[0]["id"] != topic.id:
-            raise TopicNotFound(f"topic '{topic.name}' does not exist")
-        base = keys.number_of(segments[0]["sk"]) if segments else 0
-        return Tail(base, may_create=not segments, seen_at_ms=self._runtime.uptime())
+    def _refused(self, topic: Topic, appending: _Appending, refused: Refused) -> StoreUnavailable | None:
+        """The segment can no longer take the entry, not even by a late repeat, and no later one was asked to: this
+        caller alone appends it. So it goes on at the end of the log, wherever that is."""
+        appending.setback, appending.was_blind = _crowded(), not self.tails.looks_first(appending.log)
+        if not refused.before:  # the segment of an old tail was removed: look again
+            self.tails.forget(appending.log)
+            return None
+        segment = Segment.of(refused.before)
+        if not segment.is_closed:
+            self.tails.lost(segment)
+            return None
+        try:
+            self._reopened(topic, segment)
+        except StoreUnavailable as trouble:
+            return StoreUnavailable(trouble.detail)  # a closed log has not taken the entry
+        appending.may_come_late = True
+        return None
 
     def search(self, log: str, entry: Entry, base: int) -> tuple[int | None, Segment | None]:
         """The first offset of the entry and its segment, or None and the last segment, searched from `base` on."""
-        segment = None
+        last: Segment | None = None
         for segment in self._segments(log, base):
+            if last and last.end != segment.base:
+                break  # one between them was made during the read, which therefore lacks it
+            last = segment
             if (first := segment.offset_of(entry.id)) is not None:
                 return first, segment
             if not segment.is_sealed:
                 break  # what was read behind it came later, and it may hold the entry by now
-        return None, segment
+        return None, last
 
     def _segments(self, log: str, base: int) -> Iterator[Segment]:
         limit = _FIRST_PAGE
@@ -279,3 +275,7 @@ class LogWriter:
             segments = [Segment.of(item) for item in items]
             yield from segments
             base, limit = segments[-1].end, _PAGE
+
+
+def _crowded() -> StoreUnavailable:
+    return StoreUnavailable("too many writers compete for one queue")

@@ -28,7 +28,7 @@ from chalicelib.delays.decision import wait
 from chalicelib.delays.writer import DelayWriter, Waiting
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry
-from chalicelib.log.writer import Tail
+from chalicelib.log.tails import Tail
 from chalicelib.producing.new_message import Sending
 from chalicelib.store import Keys
 from chalicelib.table import keys
@@ -186,9 +186,9 @@ class Deduplication:
         log = topic.logs[queue]
         try:
             self._writer.index(topic, [(queue, entry, messages)])
-            bytes_max = min(self._writer.inline_bytes_max(log), DEDUP_INLINE_BYTES_MAX)
+            bytes_max = min(self._writer.tails.inline_bytes_max(log), DEDUP_INLINE_BYTES_MAX)
             [entry] = self._payloads.spill(topic.id, [(entry, bytes_max)], topic.ttl(entry.stored_at_ms))
-            tail = self._writer.tail(topic, log)
+            tail = self._writer.tails.tail(topic, log)
         except StoreUnavailable as trouble:  # nothing visible to other callers was sent
             raise StoreUnavailable(trouble.detail) from trouble
         return Record(self._runtime.now(), entry, 0, queue, tail.base, tail.may_create)

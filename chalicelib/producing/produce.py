@@ -138,7 +138,7 @@ class Producer:
         writers = topic.writers(self._runtime.now())
         choice = self._choices.get((topic.id, writers))
         if choice is None:
-            choice = QueueChoice(self._runtime, self._writer.is_crowded, writers)
+            choice = QueueChoice(self._runtime, self._writer.tails.is_crowded, writers)
             self._choices.keep((topic.id, writers), choice)
         return choice
 
@@ -183,7 +183,7 @@ class Producer:
             self._append_each(topic, choice, by_queue)
             return
         with deadline.part_until(deadline.hop_until_ms(self._runtime.uptime())):
-            failed = self._append_each(topic, choice, by_queue)
+            failed = self._append_each(topic, choice, by_queue, may_leave=True)
         if failed and self._has_time():
             hopping = [sending for sending in failed if sending.may_hop]
             zones = dict.fromkeys(sending.zone for sending in hopping)
@@ -192,10 +192,12 @@ class Producer:
                 sending.queue = chosen[sending.zone]
             self._append(topic, choice, _by_queue(failed), used | {*chosen.values()}, hops_left - 1)
 
-    def _append_each(self, topic: Topic, choice: QueueChoice, by_queue: Mapping[int, list[Sending]]) -> list[Sending]:
+    def _append_each(
+        self, topic: Topic, choice: QueueChoice, by_queue: Mapping[int, list[Sending]], may_leave: bool = False
+    ) -> list[Sending]:
         """Tries each entry once, in parallel. Returns the messages that were certainly not stored."""
         packed = [self._packed(queue, together) for queue, together in by_queue.items()]
-        appended = self._writer.append(topic, packed)
+        appended = self._writer.append(topic, packed, may_leave)
         failed: list[Sending] = []
         for (queue, entry, _), (first, took_ms) in zip(packed, appended, strict=True):
             error = first if isinstance(first, StoreUnavailable) else None

@@ -49,11 +49,12 @@ class QueueChoice:
         writers do not contend, and changes it if others write there too, if it fails, or if it is `full`. If all have
         failed, it uses the one whose isolation ends first, and a full one only if all are. While any of the queues that
         are `near` is open, it is one of them."""
-        queue, open_queues = self._current.get(near), self.others(full)
-        if queue is None or self._is_crowded(logs[queue]) or queue not in _nearest(open_queues, near):
-            roomy = [queue for queue in self._queues if queue not in full] or self._queues
-            queue = self.hop(open_queues or [min(roomy, key=self._isolated_until_ms)], near)
-        return queue
+        queue, open_queues = self._current.get(near), _nearest(self.others(full), near)
+        calm = [each for each in open_queues if not self._is_crowded(logs[each])]
+        if queue is not None and queue in open_queues and (queue in calm or not calm):
+            return queue
+        roomy = [each for each in self._queues if each not in full] or self._queues
+        return self.hop(calm or open_queues or [min(roomy, key=self._isolated_until_ms)], near)
 
     def others(self, besides: Collection[int] = ()) -> list[int]:
         """Queues that have not failed lately, except these."""

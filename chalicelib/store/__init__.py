@@ -36,6 +36,10 @@ class Range:
     strong: bool = False
 
 
+class Throttled(StoreUnavailable):
+    """The store throttled a write of a `deadline.hasty` caller, which was therefore not applied, and not repeated."""
+
+
 Read = Keys | Range
 Outcome = Item | Refused | StoreUnavailable
 

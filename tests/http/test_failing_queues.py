@@ -10,8 +10,9 @@ import pytest
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, STORE_DEADLINE_MS
+from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, SECOND_MS, STORE_DEADLINE_MS
 from chalicelib.producing.queue_choice import ISOLATED_MS_MIN, isolated_ms
+from chalicelib.store import Throttled
 from tests.support.client import Client, Topic, bodies
 from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable, unknown
 
@@ -34,6 +35,12 @@ def failing(*queues: int, took_ms: int = 0, client: Client | None = None, **memb
         return StoreUnavailable("throttled", **members)
 
     return trouble
+
+
+def throttling(*queues: int) -> Trouble:
+    """The partitions of these queues are hot."""
+    fails = failing(*queues)
+    return lambda verb, about: Throttled("the store throttles") if fails(verb, about) else None
 
 
 def noting(met: list[str], trouble: Trouble) -> Trouble:
@@ -68,6 +75,30 @@ def test_an_unkeyed_message_goes_to_another_queue(store: TroubledStore, topic: T
     [made] = topic.produce("a")
     assert made["queue"] != queue
     assert bodies(topic.read(queue=made["queue"])["messages"]) == ["a"]
+
+
+@pytest.mark.parametrize("fields", [{"key": "k"}, {"queue": 3}, {"key": "k", "queue": 3}])
+def test_a_message_for_a_hot_queue_is_shed_within_a_second(
+    store: TroubledStore, client: Client, topic: Topic, fields: dict[str, Any]
+) -> None:
+    tried: list[str] = []
+    store.before = noting(tried, throttling(*range(QUEUES)))
+    began_ms = client.clock.ms
+    answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", **fields}])
+    assert answer.problem == (503, "StoreUnavailable")
+    assert "outcome" not in answer.json
+    assert answer.headers["Retry-After"] == "1"
+    assert client.clock.ms - began_ms < SECOND_MS
+    assert (len(tried), len({*tried})) == (7, 1)
+
+
+def test_a_message_that_can_go_anywhere_leaves_a_hot_queue_at_once(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    queue, began_ms, tried = sticky(topic), client.clock.ms, list[str]()
+    store.before = noting(tried, throttling(queue))
+    assert topic.produce("a")[0]["queue"] != queue
+    assert (len(tried), client.clock.ms) == (1, began_ms)
 
 
 @pytest.mark.parametrize("fields", [{"key": "k"}, {"queue": 3}, {"dedup_id": "x"}])

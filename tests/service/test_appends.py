@@ -13,7 +13,8 @@ from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, MINUTE_MS
 from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.segment import Entry, Segment, append, leave
-from chalicelib.log.writer import LogWriter, Tail
+from chalicelib.log.tails import Tail
+from chalicelib.log.writer import LogWriter
 from chalicelib.store import Keys, Outcome, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Write, key_of
@@ -63,7 +64,7 @@ def test_a_log_goes_on_in_its_last_segment(world: World) -> None:
     log = world.topic.logs[0]
     for base in (3, 7):
         world.store.write(append(log, base, world.entry(), True))
-    assert world.another().tail(world.topic, log).base == 7
+    assert world.another().tails.tail(world.topic, log).base == 7
 
 
 def test_an_entry_is_found_however_far_behind_it_is(world: World) -> None:

@@ -52,6 +52,24 @@ def test_an_instance_leaves_a_queue_where_others_write(choice: QueueChoice, crow
     assert [choice.unkeyed(TOPIC.logs) for _ in range(50)][-1] != queue
 
 
+def test_an_instance_leaves_a_queue_only_for_one_that_is_not_crowded(choice: QueueChoice, crowded: set[str]) -> None:
+    queue = choice.unkeyed(TOPIC.logs)
+    crowded |= {*TOPIC.logs}
+    assert {choice.unkeyed(TOPIC.logs) for _ in range(50)} == {queue}
+    quiet = (queue + 2) % 4
+    crowded.discard(TOPIC.logs[quiet])
+    assert {choice.unkeyed(TOPIC.logs) for _ in range(50)} == {quiet}
+    choice.note(quiet, has_failed=True)
+    assert choice.unkeyed(TOPIC.logs) != quiet
+
+
+def test_an_instance_stays_near_where_all_that_is_near_is_crowded(choice: QueueChoice, crowded: set[str]) -> None:
+    near = (1, 2)
+    first = choice.unkeyed(TOPIC.logs, near=near)
+    crowded |= {TOPIC.logs[queue] for queue in near}
+    assert {choice.unkeyed(TOPIC.logs, near=near) for _ in range(50)} == {first}
+
+
 def test_a_queue_that_fails_again_is_avoided_twice_as_long_up_to_a_minute(choice: QueueChoice, clock: Clock) -> None:
     times = []
     for _ in range(9):

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from chalicelib.base import limits
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.log import reader, writer
+from chalicelib.log import reader, tails
 from chalicelib.service import Service
 from chalicelib.upkeep import sweeps
 from tests.history.aftermath import read_log
@@ -43,7 +43,7 @@ def short_lives() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(limits, "EXPIRED_KEPT_MS", KEPT_MS))
         stack.enter_context(patch.multiple(reader, EXPIRED_KEPT_MS=KEPT_MS, HOUR_MS=_BELIEVED_MS))
-        stack.enter_context(patch.object(writer, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
+        stack.enter_context(patch.object(tails, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
         stack.enter_context(patch.object(sweeps, "SURVEYED_EVERY_MS", _SURVEYED_EVERY_MS))
         yield
 

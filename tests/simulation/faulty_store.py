@@ -12,8 +12,9 @@ from math import inf
 from random import Random
 from typing import Protocol, TypeVar
 
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.store import Keys, Outcome, Read
+from chalicelib.store import Keys, Outcome, Read, Throttled
 from chalicelib.table.writes import Item, Key, Refused, Write
 from local.memory.store import MemoryStore
 from tests.simulation.outage import NEVER, Outage
@@ -238,6 +239,8 @@ class FaultyStore:
         luck = self._random.random()
         self.troubles += luck < faults.throttle + faults.lose_request + faults.zombie + faults.lose_reply
         if luck < faults.throttle:
+            if is_write and deadline.is_hasty() and not is_repeat:
+                raise Throttled("throttled")
             raise StoreUnavailable("throttled", **({"outcome": "unknown"} if is_repeat else {}))
         luck -= faults.throttle
         if luck < faults.lose_request:

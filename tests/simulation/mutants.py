@@ -15,7 +15,7 @@ from chalicelib.cursors import broadcast, cursor, cursor_writes, lease, receipt,
 from chalicelib.cursors.cursor_writes import Change
 from chalicelib.dead_letters import bury, dead_letter, redrive
 from chalicelib.dead_letters.dead_letter import DeadLetter
-from chalicelib.log import payloads, segment, writer
+from chalicelib.log import payloads, segment, tails, writer
 from chalicelib.log.segment import SEGMENT_FULL_BYTES
 from chalicelib.producing import produce
 from chalicelib.store import Keys
@@ -93,13 +93,14 @@ def appends_without_dedup() -> Any:
 @planted
 def appends_that_trust_the_tail() -> Any:
     """After a full segment the writer goes on at an offset of its own making."""
-    true = writer.LogWriter.tail
+    true = tails.Tails.of
 
-    def tail(self: Any, topic: Any, log: str) -> Any:
-        known = true(self, topic, log)
-        return dataclasses.replace(known, base=known.base + 1) if known.may_create and known.base else known
+    def of(self: Any, topic: Any, logs: Any) -> Any:
+        known = true(self, topic, logs)
+        beyond = {log: dataclasses.replace(tail, base=tail.base + 1) for log, tail in known.items() if tail.base}
+        return {log: beyond.get(log, tail) if tail.may_create else tail for log, tail in known.items()}
 
-    return patch.object(writer.LogWriter, "tail", tail)
+    return patch.object(tails.Tails, "of", of)
 
 
 @planted
@@ -125,15 +126,16 @@ def fullness_that_depends_on_the_entry() -> Any:
 @planted
 def open_segments_that_expire() -> Any:
     """An open segment has a TTL: it goes while it is still the end of its log."""
-    true = writer.LogWriter.tail
+    true = tails.Tails.of
 
-    def tail(self: Any, topic: Any, log: str) -> Any:
-        known = true(self, topic, log)
-        if not known.may_create and self._runtime.now() - known.seen_at_ms > 200:
-            self._store.remove_all([keys.segment(log, known.base)])
+    def of(self: Any, topic: Any, logs: Any) -> Any:
+        known = true(self, topic, logs)
+        for log, tail in known.items():
+            if not tail.may_create and self._runtime.now() - tail.seen_at_ms > 200:
+                self._store.remove_all([keys.segment(log, tail.base)])
         return known
 
-    return patch.object(writer.LogWriter, "tail", tail)
+    return patch.object(tails.Tails, "of", of)
 
 
 @planted

@@ -9,10 +9,11 @@ from unittest.mock import patch
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.delays import chain, decision, writer
 from chalicelib.delays.decision import mark_cancelled
+from chalicelib.log.segment import Segment
 from chalicelib.log.writer import LogWriter
 from chalicelib.producing import dedup
 from chalicelib.producing.dedup import Deduplication, Record, claim
-from chalicelib.store import Keys
+from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation import world
@@ -63,7 +64,7 @@ def helpers_that_append_without_looking() -> Any:
     """Who meets a record appends its entry at the end of the log, wherever it lies already."""
 
     def complete(self: Any, topic: Any, record: Record) -> Any:
-        tail = self._writer.tail(topic, topic.logs[record.queue])
+        tail = self._writer.tails.tail(topic, topic.logs[record.queue])
         at_the_end = dataclasses.replace(record, base=tail.base, may_create=tail.may_create)
         return self.append_entry(topic, at_the_end, others_may_help=True)
 
@@ -82,6 +83,35 @@ def searches_past_an_open_segment() -> Any:
         return None, segment
 
     return patch.object(LogWriter, "search", search)
+
+
+@planted
+def jumps_over_what_another_appended() -> Any:
+    """Who is refused looks for its entry in the next segment, and goes on at the end of the log."""
+
+    def search(self: Any, log: str, entry: Any, base: int) -> Any:
+        low = keys.segment(log, base).sk
+        near, far = Range(log, low, keys.LAST, 2, strong=True), Range(log, low, keys.LAST, 1, True, True)
+        *segments, last = [Segment.of(item) for items in self._store.read([near, far]) for item in items]
+        found = [(first, each) for each in segments if (first := each.offset_of(entry.id)) is not None]
+        return found[0] if found else (None, last)
+
+    return patch.object(LogWriter, "search", search)
+
+
+@planted
+def jumps_over_an_open_question() -> Any:
+    """Who does not know whether its entry is stored goes on at the end of the log."""
+    true = LogWriter._first
+
+    def first(self: Any, topic: Any, appending: Any, outcome: Any, may_leave: bool) -> Any:
+        if isinstance(outcome, StoreUnavailable) and outcome.outcome_unknown:
+            self.tails.doubt(appending.log)
+            appending.setback = outcome
+            return None
+        return true(self, topic, appending, outcome, may_leave)
+
+    return patch.object(LogWriter, "_first", first)
 
 
 @planted
@@ -160,7 +190,7 @@ def promotions_that_begin_at_the_end() -> Any:
     """Who helps looks for the entry only where it believes the log to end."""
 
     def append_from(self: Any, topic: Any, queue: int, entry: Any, base: int) -> int:
-        return int(self.append_at(topic, queue, entry, self.tail(topic, topic.logs[queue])))
+        return int(self.append_at(topic, queue, entry, self.tails.tail(topic, topic.logs[queue])))
 
     return patch.object(LogWriter, "append_from", append_from)
 

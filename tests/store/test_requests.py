@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.deadline import ending, one_call, part_until, within
+from chalicelib.base.deadline import ending, hasty, one_call, part_until, within
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
-from chalicelib.store import Keys, Range
+from chalicelib.store import Keys, Range, Throttled
 from chalicelib.store.dynamodb.requests import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable
@@ -565,3 +565,35 @@ def test_a_page_without_items_is_not_the_end(storing: Storing) -> None:
     last = typed_item({"pk": "p", "sk": "b"})
     store, _ = storing({"Items": [], "LastEvaluatedKey": last}, {"Items": items("c")})
     assert [item["sk"] for item in store.read([Range("p", "a", "z")])[0]] == ["c"]
+
+
+# -- callers that know a better way than to send it again -------------------------------------------------------------
+
+
+def test_a_hasty_caller_learns_of_the_first_throttle(storing: Storing, clock: Clock) -> None:
+    store, client = storing(forever=Failed("ThrottlingException"))
+    with hasty():
+        [outcome] = store.write_each([MAKING])
+    assert isinstance(outcome, Throttled)
+    assert not outcome.outcome_unknown
+    assert (len(client.sent), clock.slept) == (1, [])
+
+
+@pytest.mark.parametrize("trouble", [NoAnswer("no answer"), NeverSent("no connection"), Failed("Internal", "", 500)])
+def test_a_hasty_caller_waits_where_the_store_does_not_throttle(storing: Storing, trouble: Exception) -> None:
+    store, client = storing(trouble, {"Attributes": typed_item(MADE)})
+    with hasty():
+        assert store.write_each([MAKING]) == [MADE]
+    assert len(client.sent) == 2
+
+
+def test_a_hasty_write_that_may_have_landed_is_not_left_in_doubt(storing: Storing) -> None:
+    store, client = storing(
+        NoAnswer("no answer"),
+        Failed("ThrottlingException"),
+        Failed("ThrottlingException"),
+        {"Attributes": typed_item(MADE)},
+    )
+    with hasty():
+        assert store.write_each([MAKING]) == [MADE]
+    assert len(client.sent) == 4

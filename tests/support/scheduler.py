@@ -38,6 +38,10 @@ class Scheduler:
             return
         self._steps_left -= 1
         first = heappushpop(self._waiting, own)
+        if not first[2]:  # it begins at the hub: one that begins in another counts the frames of that as its own
+            heappush(self._waiting, first)
+            self._hub.switch()
+            return
         self.now = first[0]
         if first is not own:
             first[2].switch()  # without a detour by the hub: a history sleeps a thousand times

@@ -12,6 +12,7 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS, SECOND_MS
 from chalicelib.base.runtime import Runtime
+from chalicelib.store import Throttled
 from chalicelib.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, Trouble, Unusable
 from chalicelib.store.dynamodb.trying import Trying
 from chalicelib.telemetry import record
@@ -117,6 +118,8 @@ class Requests:
             if not _is_surely_unapplied(trouble):
                 may_have_landed = True
                 in_doubt()
+            if deadline.is_hasty() and not may_have_landed and _is_throttle(trouble):
+                raise Throttled(f"the store throttles ({trouble})") from trouble
             is_at_once = isinstance(trouble, KeptConnectionClosed) and not is_repeat
             try:
                 yield from patience.wait(may_have_landed, is_at_once)
@@ -208,5 +211,8 @@ def _is_conflict(trouble: Trouble) -> bool:
 
 
 def _is_surely_unapplied(trouble: Trouble) -> bool:
-    is_throttled = isinstance(trouble, Failed) and trouble.code in _THROTTLED
-    return is_throttled or isinstance(trouble, NeverSent) or _is_conflict(trouble)
+    return _is_throttle(trouble) or isinstance(trouble, NeverSent) or _is_conflict(trouble)
+
+
+def _is_throttle(trouble: Trouble) -> bool:
+    return isinstance(trouble, Failed) and trouble.code in _THROTTLED
