@@ -1,4 +1,4 @@
-"""What many instances pay that append single messages to the same few queues, over the memory store in virtual time.
+"""What many callers pay that append single messages to the same few queues, over the memory store in virtual time.
 
 A refused append is billed as a write unit, and counts against the partition of its queue."""
 
@@ -29,24 +29,38 @@ BODY_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """So many instances that each send one message at a time, so many in all to measure. `per_second`: how many all of
-    them send together while their calls overlap; 0: they take turns. `key`: of all messages."""
+    """So many callers that each send one message at a time, so many in all to measure. `per_second`: how many all of
+    them send together while their calls overlap; 0: they take turns. `key`: of all messages. `processes`: those that
+    the callers share; 0: each has its own."""
 
     queues: int
     writers: int
     messages: int
     per_second: int = 0
     key: str | None = None
+    processes: int = 0
 
 
 CROWDS = (
     *(Crowd(1, 16, 960), Crowd(1, 150, 1_500), Crowd(4, 150, 1_800), Crowd(4, 600, 3_000), Crowd(128, 150, 9_000)),
     *(Crowd(1, 16, 1_000, 300), Crowd(1, 150, 2_000, 500), Crowd(4, 150, 4_000, 1_000)),
     *(Crowd(4, 600, 6_000, 2_000), Crowd(128, 150, 9_000, 2_000), Crowd(4, 150, 2_000, 500, "hot")),
+    *(Crowd(1, 16, 2_000, 4_000, processes=1), Crowd(4, 64, 4_000, 8_000, processes=4)),
 )
 QUICK = tuple(replace(crowd, messages=max(2 * crowd.writers, crowd.messages // 8)) for crowd in CROWDS)
 
-_HEADERS = ("queues", "writers", "key", "messages/s", "write units", "read units", "round trips", "p50 ms", "p99 ms")
+_HEADERS = (
+    "queues",
+    "writers",
+    "processes",
+    "key",
+    "messages/s",
+    "write units",
+    "read units",
+    "round trips",
+    "p50 ms",
+    "p99 ms",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,7 @@ class Paid:
 
 def writers(crowds: Sequence[Crowd]) -> str:
     rows = [_row(crowd, paid(crowd)) for crowd in shown(crowds, len(crowds), "many writers of few queues")]
-    return table("(l) What many writers pay for each message of 200 B, each an instance of its own", _HEADERS, rows)
+    return table("(l) What many writers pay for each message of 200 B, in so many processes", _HEADERS, rows)
 
 
 def paid(crowd: Crowd) -> Paid:
@@ -71,8 +85,9 @@ def paid(crowd: Crowd) -> Paid:
     store = MemoryStore()
     sleep = scheduler.sleep if crowd.per_second else partial(_pass, scheduler)
     far = _FarStore(store, scheduler.sleep if crowd.per_second else lambda _ms: None)
-    runtime = Runtime(lambda: scheduler.now, sleep, random.randbytes, lambda: scheduler.now)
-    apis = [Api(Service(far, runtime)) for _ in range(crowd.writers)]
+    runtime = Runtime(lambda: scheduler.now, sleep, random.randbytes, lambda: scheduler.now, scheduler.bell)
+    instances = [Api(Service(far, runtime)) for _ in range(crowd.processes or crowd.writers)]
+    apis = [instances[number % len(instances)] for number in range(crowd.writers)]
 
     def send(api: Api) -> int:
         began_ms = scheduler.now
@@ -139,7 +154,7 @@ def _paid(cost: Meter, took: Sequence[int]) -> Paid:
 def _row(crowd: Crowd, paid: Paid) -> list[Cell]:
     at = [str(paid.took_ms[len(paid.took_ms) * part // 100]) if paid.took_ms else "-" for part in (50, 99)]
     pace = str(crowd.per_second) if crowd.per_second else "in turn"
-    about: list[Cell] = [crowd.queues, crowd.writers, crowd.key or "-", pace]
+    about: list[Cell] = [crowd.queues, crowd.writers, crowd.processes or crowd.writers, crowd.key or "-", pace]
     return [*about, paid.write_units, paid.read_units, paid.round_trips, *at]
 
 

@@ -11,7 +11,7 @@ from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import InvalidField, QueueFull, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import TRANSACTION_ITEMS_MAX
-from chalicelib.base.message import ENTRY_ID_BYTES, Produced
+from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.writer import DelayWriter
@@ -19,6 +19,7 @@ from chalicelib.log import Log
 from chalicelib.log.segment import Entry
 from chalicelib.log.writer import Packed
 from chalicelib.producing.dedup import Deduplication
+from chalicelib.producing.group_commit import GroupCommit, Written
 from chalicelib.producing.hooks import SendHooks
 from chalicelib.producing.key_hash import queue_of_key
 from chalicelib.producing.new_message import Sending, parse_batch, parse_for_transaction
@@ -42,6 +43,7 @@ class Producer:
         self._runtime, self._catalogue = env.runtime, env.catalogue
         self._writer, self._delays, self._hooks, self._notice = log.writer, delays, hooks, notice
         self._deduplication = Deduplication(env, log, delays)
+        self._group_commit = GroupCommit(env.runtime)
         self._env, self._log = env, log
         self._choices: BoundedCache[QueueChoice] = env.caches.bounded(lambda key, _: key[:1])
         """By topic id and number of queues."""
@@ -196,24 +198,52 @@ class Producer:
         self, topic: Topic, choice: QueueChoice, by_queue: Mapping[int, list[Sending]], may_leave: bool = False
     ) -> list[Sending]:
         """Tries each entry once, in parallel. Returns the messages that were certainly not stored."""
-        packed = [self._packed(queue, together) for queue, together in by_queue.items()]
-        appended = self._writer.append(topic, packed, may_leave)
+        if len(by_queue) == 1:
+            [(queue, together)] = by_queue.items()
+            return self._append_together(topic, choice, queue, together, may_leave)
         failed: list[Sending] = []
-        for (queue, entry, _), (first, took_ms) in zip(packed, appended, strict=True):
-            error = first if isinstance(first, StoreUnavailable) else None
-            choice.note(queue, error is not None, took_ms)
-            for index, sending in enumerate(by_queue[queue]):
-                sending.result = Produced.stored(queue, entry.id, index, first)
-            failed += by_queue[queue] if error and not error.outcome_unknown else []
+        messages = [(queue, [sending.message for sending in together]) for queue, together in by_queue.items()]
+        for (queue, _), written in zip(messages, self._write(topic, choice, messages, may_leave), strict=True):
+            failed += _settled(by_queue[queue], queue, written)
         return failed
 
-    def _packed(self, queue: int, together: Sequence[Sending]) -> Packed:
+    def _append_together(
+        self, topic: Topic, choice: QueueChoice, queue: int, together: Sequence[Sending], may_leave: bool
+    ) -> list[Sending]:
+        """The same for one queue, together with other calls that append to it now."""
+
+        def write(messages: Sequence[Message]) -> Written:
+            return self._write(topic, choice, [(queue, messages)], may_leave)[0]
+
         messages = [sending.message for sending in together]
+        written, begins_at = self._group_commit.append(topic, queue, messages, write, may_leave)
+        return _settled(together, queue, written, begins_at)
+
+    def _write(
+        self, topic: Topic, choice: QueueChoice, messages: Sequence[tuple[int, Sequence[Message]]], may_leave: bool
+    ) -> list[Written]:
+        """Appends an entry to each of these queues, and notes which queues failed."""
+        packed = [self._packed(queue, together) for queue, together in messages]
+        appended = self._writer.append(topic, packed, may_leave)
+        for (queue, _, _), (first, took_ms) in zip(packed, appended, strict=True):
+            choice.note(queue, isinstance(first, StoreUnavailable), took_ms)
+        return [Written(entry.id, first) for (_, entry, _), (first, _) in zip(packed, appended, strict=True)]
+
+    def _packed(self, queue: int, messages: Sequence[Message]) -> Packed:
         return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, self._runtime.now()), messages
 
     def _has_time(self) -> bool:
         now = self._runtime.uptime()
         return now < deadline.give_up_at_ms(now)
+
+
+def _settled(together: Sequence[Sending], queue: int, written: Written, begins_at: int = 0) -> list[Sending]:
+    """Gives messages that begin at this index of an entry their results. Returns those that were certainly not
+    stored."""
+    entry_id, first = written
+    for index, sending in enumerate(together, begins_at):
+        sending.result = Produced.stored(queue, entry_id, index, first)
+    return [*together] if isinstance(first, StoreUnavailable) and not first.outcome_unknown else []
 
 
 def _queue(sending: Sending, unkeyed: int, queues: int) -> int:

@@ -74,7 +74,7 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "long histories": (0.2, ({"pops": 10}, {"pops": 10, "messages": 30})),
     "clocks": (0.3, ({"skew_ms": 0}, {"skew_ms": 2_000})),
     "intruders": (0.7, ({"intrude": 0.03}, {"intrude": 0.1})),
-    "shared instances": (0.2, ({"shared": 0.5},)),
+    "shared instances": (0.3, ({"shared": 0.5}, {"shared": 1.0, "producers": 6, "messages": 30, "pace": 0})),
     "deaths": (
         0.2,
         (

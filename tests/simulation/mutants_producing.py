@@ -11,7 +11,7 @@ from chalicelib.delays import chain, decision, writer
 from chalicelib.delays.decision import mark_cancelled
 from chalicelib.log.segment import Segment
 from chalicelib.log.writer import LogWriter
-from chalicelib.producing import dedup
+from chalicelib.producing import dedup, group_commit
 from chalicelib.producing.dedup import Deduplication, Record, claim
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
@@ -199,3 +199,10 @@ def promotions_that_begin_at_the_end() -> Any:
 def dedup_ids_for_a_minute() -> Any:
     """A message is stored again when that with its dedup id is older than a minute."""
     return patch.object(world, "short_times", lambda dedup_ms, late_ms: short_times(min(dedup_ms, 60_000), late_ms))
+
+
+@planted
+def groups_whose_first_message_is_everybodys() -> Any:
+    """Calls that go together all take the index of the first message of the entry for their own."""
+    true = group_commit.Share
+    return patch.object(group_commit, "Share", lambda written, _begins_at=0: true(written))

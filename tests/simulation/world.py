@@ -294,6 +294,7 @@ class World:
             self._scheduler.sleep,
             self._random.randbytes,
             lambda: self._scheduler.now - BOOTED_MS,
+            self._scheduler.bell,
         )
         intrude = self._intruders.act_on_few if does_little else self._intruders.act
         disturbed = () if faults is NONE else (self._outage, intrude)

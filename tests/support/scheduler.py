@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from heapq import heappop, heappush, heappushpop
+from heapq import heapify, heappop, heappush, heappushpop
 from random import Random
 
 from greenlet import GreenletExit, getcurrent, greenlet
+
+from chalicelib.base.runtime import Bell
 
 
 class Killed(GreenletExit):  # type: ignore[misc]
@@ -46,6 +48,14 @@ class Scheduler:
         if first is not own:
             first[2].switch()  # without a detour by the hub: a history sleeps a thousand times
 
+    def bell(self) -> Bell:
+        return _Bell(self)
+
+    def wake(self, caller: greenlet) -> None:
+        """Ends its sleep."""
+        self._waiting = [self._turn(caller, 0) if turn[2] is caller else turn for turn in self._waiting]
+        heapify(self._waiting)
+
     def run(self, steps_max: int = sys.maxsize) -> None:
         """Runs until no caller waits. Raises Endless."""
         self._steps_left = steps_max
@@ -58,3 +68,22 @@ class Scheduler:
 
     def _turn(self, caller: greenlet, after_ms: int) -> tuple[int, float, greenlet]:
         return (self.now + after_ms if after_ms > 0 else self.now, self._random.random(), caller)
+
+
+class _Bell:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._has_rung = False
+        self._caller: greenlet | None = None
+
+    def ring(self) -> None:
+        self._has_rung = True
+        if self._caller:
+            self._scheduler.wake(self._caller)
+
+    def wait(self, ms: int) -> None:
+        if self._has_rung:
+            return
+        self._caller = getcurrent()
+        self._scheduler.sleep(ms)
+        self._caller = None
