@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -37,7 +38,7 @@ class Process:
         self.took_ms: dict[str, int] = {}
         self._write_each = self.store.write_each
         self.calls([lambda: self.api.put_topic("t", {"queues": 1})])
-        self.store.write_each = self.answering()  # type: ignore[method-assign]
+        self.store.write_each = self.answering()  # type: ignore[assignment, method-assign]
 
     def answering(self, answer: Callable[[], None] = lambda: None) -> Callable[[Sequence[Write]], list[Outcome]]:
         def write_each(writes: Sequence[Write]) -> list[Outcome]:
@@ -50,7 +51,7 @@ class Process:
     def calls(self, calls: Sequence[Callable[[], object]]) -> None:
         """All at once, the first before the others."""
         for number, call in enumerate(calls):
-            self.scheduler.spawn(call, number and 1)
+            self.scheduler.spawn(partial(_do, call), number and 1)
         self.scheduler.run()
 
     def send(self, *bodies: str, after_ms: int = 0, **options: Any) -> Callable[[], None]:
@@ -76,6 +77,10 @@ class Process:
         """The bodies in the log, in order, by message id."""
         found = self.api.read_messages("t", {"queue": "0", "offset": "0"})["messages"]
         return {message["message_id"]: message["body"] for message in found}
+
+
+def _do(call: Callable[[], object]) -> None:
+    call()
 
 
 @pytest.fixture
@@ -119,7 +124,7 @@ def test_as_many_go_together_as_one_request_may_send(
     assert [entry.count for entry in process.entries()] == counts
 
 
-def test_those_that_a_dead_call_took_along_are_told_that_they_may_be_stored(process: Process) -> None:
+def test_calls_that_a_dead_one_took_along_may_be_stored(process: Process) -> None:
     deaths = [2]
 
     def dies() -> None:
@@ -127,7 +132,7 @@ def test_those_that_a_dead_call_took_along_are_told_that_they_may_be_stored(proc
         if not deaths[0]:
             raise Killed
 
-    process.store.write_each = process.answering(dies)  # type: ignore[method-assign]
+    process.store.write_each = process.answering(dies)  # type: ignore[assignment, method-assign]
     calls = [process.send(body, after_ms=number) for number, body in enumerate("abcd")]
     process.calls([*calls, process.send("e", after_ms=TRIP_MS + 2)])
     unknown = [error for error in process.answers.values() if isinstance(error, StoreUnavailable)]
@@ -144,7 +149,7 @@ def test_a_call_gives_up_within_its_own_time(process: Process) -> None:
         with within(process.scheduler.now + 100):
             process.send("b")()
 
-    process.store.write_each = process.answering(hangs)  # type: ignore[method-assign]
+    process.store.write_each = process.answering(hangs)  # type: ignore[assignment, method-assign]
     process.calls([process.send("a"), hasty, process.send("c")])
     assert process.took_ms["b"] <= 101 + TRIP_MS
     assert isinstance(process.answers["b"], StoreUnavailable)
@@ -161,7 +166,7 @@ def test_each_is_told_that_the_topic_is_gone(process: Process) -> None:
             raise TopicNotFound("topic 't' does not exist")
 
     process.calls([process.send("first")])
-    process.store.write_each = process.answering(removed)  # type: ignore[method-assign]
+    process.store.write_each = process.answering(removed)  # type: ignore[assignment, method-assign]
     process.calls([process.send("a"), process.send("b"), process.send("c")])
     assert [type(answer) for body, answer in process.answers.items() if body != "a"] == [list] * 3
 

@@ -31,7 +31,9 @@ def pauses_that_nobody_looks_at() -> Any:
 @planted
 def waits_by_a_clock_that_is_set() -> Any:
     """A pop whose clock is set back while it waits goes on waiting for as long as that."""
-    return patch.object(world, "Runtime", lambda now, sleep, entropy, _uptime: Runtime(now, sleep, entropy, now))
+    return patch.object(
+        world, "Runtime", lambda now, sleep, entropy, _uptime, bell: Runtime(now, sleep, entropy, now, bell)
+    )
 
 
 @planted
