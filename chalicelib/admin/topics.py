@@ -12,7 +12,7 @@ from chalicelib.base.limits import PAGE_MAX, PURGE_MS
 from chalicelib.catalogue import topic
 from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.topic import AUTO, Topic
 from chalicelib.cursors.progress import QueueOffsets
 from chalicelib.log.offsets import Offsets
 from chalicelib.store import Keys
@@ -36,6 +36,7 @@ class Topics:
     def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
         """Creates the topic, or changes the given settings. Returns it, and whether it is new. Raises InvalidField,
         QueuesDraining."""
+        given = _numbered(given)
         made = Topic(name, self._runtime.name(_ID_CHARS), self._runtime.now(), **given)
         try:
             return self._put(made, given)
@@ -108,3 +109,12 @@ class Topics:
         if current.id == deleted.id:
             with suppress(StoreUnavailable):
                 self._deletion.topic(current, self._runtime.uptime() + PURGE_MS)
+
+
+def _numbered(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with a number of queues, or none if the topic chooses it."""
+    if "queues" not in given:
+        return {**given}
+    rest = {name: value for name, value in given.items() if name != "queues"}
+    queues = given["queues"]
+    return {**rest, "queues_auto": True} if queues == AUTO else {**rest, "queues": queues, "queues_auto": False}

@@ -6,8 +6,9 @@ from chalicelib.access.callers import may_read
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.base.errors import QueuesDraining
 from chalicelib.base.fields import Answer, Sometimes
+from chalicelib.base.limits import QUEUES_MAX
 from chalicelib.base.message import QUEUE
-from chalicelib.base.schema import array, instant
+from chalicelib.base.schema import array, flag, instant, integer
 from chalicelib.catalogue.topic import Topic as StoredTopic
 from chalicelib.catalogue.topic import TopicSettings
 from chalicelib.cursors.progress import QueueOffsets
@@ -19,11 +20,15 @@ TOPICS = Family("Topics", __doc__)
 class Topic(Answer, TopicSettings):
     """A topic.
 
+    queues: How many queues (partitions) the topic has.
+    queues_auto: True if the topic gets more queues by itself. Only then.
     draining: Queues that get no new messages, since the topic was given fewer, but are read until every group has
         settled them. Only while there are some.
     created_at_ms: When the topic was created."""
 
     topic = TOPIC_NAME
+    queues = integer(1, QUEUES_MAX)
+    queues_auto = Sometimes(flag())
     draining = Sometimes(array(QUEUE))
     created_at_ms = instant()
 

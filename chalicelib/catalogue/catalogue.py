@@ -16,6 +16,7 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.agenda import Agenda
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.growth import Growth
 from chalicelib.catalogue.topic import Topic, begin
 from chalicelib.store import Keys, Range, Store
 from chalicelib.table import keys
@@ -147,16 +148,19 @@ class Catalogue:
 @record
 class Env:
     """What every room is built from: the store, time and chance, the look-ups that one instance caches, what sweeps
-    have to look at, what the instance tells operators, and all that it caches of topics."""
+    have to look at, the growth of topics, what the instance tells operators, and all that it caches of topics."""
 
     store: Store
     runtime: Runtime
     catalogue: Catalogue
     agenda: Agenda
+    growth: Growth
     telemetry: Telemetry
     caches: Caches
 
     @classmethod
     def over(cls, store: Store, runtime: Runtime, telemetry: Telemetry) -> Env:
         caches = Caches()
-        return cls(store, runtime, Catalogue(store, runtime, caches), Agenda(store, runtime, caches), telemetry, caches)
+        catalogue, agenda = Catalogue(store, runtime, caches), Agenda(store, runtime, caches)
+        growth = Growth(store, runtime, catalogue, caches)
+        return cls(store, runtime, catalogue, agenda, growth, telemetry, caches)

@@ -26,6 +26,10 @@ _UNAWARE_MS = limits.MINUTE_MS
 15 s, `METADATA_AGE_MS_MAX` and `STORE_DEADLINE_MS`, and room for clocks that differ."""
 
 
+AUTO = "auto"
+_QUEUES = one_of(
+    integer(1, limits.QUEUES_MAX), {"type": "string", "enum": [AUTO]}, default=limits.QUEUES_DEFAULT, examples=[2]
+)
 UNLIMITED = "unlimited"
 _MAX_DEPTH = one_of(integer(1, limits.OFFSET_MAX), {"type": "string", "enum": [UNLIMITED]}, examples=[10_000])
 
@@ -42,6 +46,8 @@ class TopicSettings:
 
     queues: How many queues (partitions) the topic has. It can be changed while the topic is used: new messages are
         placed by the new number {HEARD_MS} ms later, and queues that are too many are read until they are settled.
+        With `"auto"` a new topic has {QUEUES_DEFAULT}, and gets four times as many, at most {QUEUES_MAX}, whenever one
+        carries too much, but never while it has an ordered group or zones. A number ends that.
     retention_ms: How long a message can be read after it was stored, in milliseconds. A raise applies to messages
         stored from then on.
     index_keys: Whether messages can be looked up by `key`, from some seconds after this is set.
@@ -56,7 +62,7 @@ class TopicSettings:
         none."""
 
     _: KW_ONLY
-    queues: int = optional(integer(1, limits.QUEUES_MAX, default=limits.QUEUES_DEFAULT, examples=[2]))
+    queues: int = optional(_QUEUES)
     retention_ms: int = optional(
         integer(limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX, default=limits.RETENTION_MS_DEFAULT)
     )
@@ -75,7 +81,8 @@ class Topic(TopicSettings):
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
     which messages that were stored until then keep, since it was raised after that. `pushes`: it may have pushed
     groups, so sends wake the push. `scaling`: None until the number of queues is changed for the first time. `for_sqs`:
-    it was made for the queue of an SQS client, and goes with the last of its queues."""
+    it was made for the queue of an SQS client, and goes with the last of its queues. `queues_auto`: it gets more queues
+    by itself (`catalogue.growth`)."""
 
     name: str
     id: str
@@ -86,6 +93,7 @@ class Topic(TopicSettings):
     pushes: bool = False
     scaling: Scaling | None = None
     for_sqs: bool = False
+    queues_auto: bool = False
 
     @classmethod
     def of(cls, item: Item) -> Topic:
@@ -93,14 +101,15 @@ class Topic(TopicSettings):
         given |= {"zones": Zones.of(item["zones"])} if "zones" in item else {}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
         scaling = Scaling.of(given["queues"], item) if "placements" in item else None
-        has = ("delays" in item, past, "pushes" in item, scaling, "for_sqs" in item)
+        has = ("delays" in item, past, "pushes" in item, scaling, "for_sqs" in item, item.get("queues_auto", False))
         return cls(item["sk"], item["id"], item["created_at_ms"], item["version"], *has, **given)
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
         draining = {"draining": [*self.draining]} if self.draining else {}
+        auto = {"queues_auto": True} if self.queues_auto else {}
         removed = {"max_depth": self.max_depth or None, "zones": self.known_zones.given or None}
-        shown = {**values, **removed, **draining}
+        shown = {**values, **removed, **auto, **draining}
         return {"topic": self.name, **shown, "created_at_ms": self.created_at_ms}
 
     @property
@@ -171,7 +180,9 @@ def create(topic: Topic) -> Write:
     """Raises InvalidField for settings that do not fit each other."""
     topic.known_zones.demand_queues(topic.queues)
     made = {field: getattr(topic, field) for field in ("created_at_ms", "version", *DEFAULTS)}
-    return settings.create(topic.key, topic.id, {**made, "for_sqs": topic.for_sqs or None})
+    return settings.create(
+        topic.key, topic.id, {**made, "for_sqs": topic.for_sqs or None, "queues_auto": topic.queues_auto or None}
+    )
 
 
 def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:

@@ -76,7 +76,7 @@ class Claimer:
         self._reader, self._skipper = log.reader, Skipper(env.runtime, env.caches, log)
         self._key_order = KeyOrder(env.caches, log.reader, self._skipper)
         self._cache, self._retries = cursors.cache, cursors.retries
-        self._burial, self._agenda = burial, env.agenda
+        self._burial, self._agenda, self._growth = burial, env.agenda, env.growth
 
     def takeable_since(self, view: QueueView, now: int) -> int | None:
         """Since when the first message that the pop can take is ready. None: there is none."""
@@ -257,6 +257,7 @@ class Claimer:
         if picked.aside:
             taken += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
         change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
+        self._growth.leased(view.topic, len(view.cursor.leases))
         if picked.is_last(view.group):
             self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
         return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding, is_full)

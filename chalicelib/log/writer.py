@@ -72,7 +72,7 @@ class LogWriter:
     def __init__(self, env: Env, payloads: Payloads) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._payloads = payloads
-        self.tails = Tails(env)
+        self.tails, self._growth = Tails(env), env.growth
         self._numbers = itertools.count()
 
     def append(self, topic: Topic, entries: Sequence[Packed], may_leave: bool = False) -> list[Appended]:
@@ -121,7 +121,7 @@ class LogWriter:
                     return first
                 tail = self.tails.saw(last) if last else tail
             else:
-                self.tails.saw(segment)
+                self._appended(topic, segment)
                 if (first := segment.offset_of(entry.id)) is not None:
                     return first
         raise _crowded()
@@ -171,6 +171,12 @@ class LogWriter:
             Write(place, (Exists(("base",)),), noted) for place in places if keys.indexed_entry(place.sk)[1] == entry.id
         ]
         raise_trouble(self._store.write_each(writes) if writes else [])
+
+    def _appended(self, topic: Topic, segment: Segment) -> None:
+        self.tails.saw(segment)
+        if topic.queues_auto:
+            per_message = len(segment.entries) / (segment.end - segment.base)
+            self._growth.appended(topic, segment.log, segment.end, per_message)
 
     def met(self, topic: Topic, segment: Segment) -> Tail:
         """The same for a segment that another writer filled. If it is closed, raises TopicNotFound, or StoreUnavailable
@@ -231,7 +237,7 @@ class LogWriter:
         if isinstance(outcome, Refused):
             return self._refused(topic, appending, outcome)
         segment = Segment.of(outcome)
-        self.tails.saw(segment)
+        self._appended(topic, segment)
         return segment.offset_of(appending.entry.id)
 
     def _refused(self, topic: Topic, appending: _Appending, refused: Refused) -> StoreUnavailable | None:

@@ -24,7 +24,6 @@ PARAMETERS = document()["components"]["parameters"]
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 
 FIELD_LIMITS = [
-    ("TopicSettings.queues", "maximum", "QUEUES_MAX"),
     ("TopicSettings.queues", "default", "QUEUES_DEFAULT"),
     ("Topic.queues", "maximum", "QUEUES_MAX"),
     ("ProduceRequest.messages", "maxItems", "BATCH_MESSAGES_MAX"),

@@ -20,7 +20,7 @@ _SCARCE = {"zones": True, "queues": 3, "consumers": 6, "groups": 2, "pace": 12, 
 
 FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "expiry": (0.1, (EXPIRING,)),
-    "resizes": (0.08, (RESIZED,)),
+    "resizes": (0.1, (RESIZED, RESIZED | {"grows": 0.5})),
     "zones": (0.05, (_SCARCE,)),
     "twins": (0.05, ({"twins": True, "shared": 0.7},)),
     "clients of SQS": (0.08, (_SQS, _SQS | {"is_fifo": True}, _SQS | {"over_json": True})),

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from chalicelib.admin import draining
 from chalicelib.admin.draining import Draining
+from chalicelib.catalogue.growth import Growth
 from chalicelib.catalogue.scaling import Scaling
 from chalicelib.log import segment
 from chalicelib.table.writes import Add, Set
@@ -43,3 +44,9 @@ def queues_that_are_read_no_more() -> Any:
     """A queue that is too much is not read from the change on."""
     true = Scaling.resized
     return patch.object(Scaling, "resized", lambda self, queues, now: true(self, queues, now)._replace(readers=queues))
+
+
+@planted
+def topics_that_grow_under_ordered_groups() -> Any:
+    """Keys move though somebody counts on their order."""
+    return patch.object(Growth, "_has_places", lambda *_: False)

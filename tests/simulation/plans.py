@@ -15,6 +15,7 @@ EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 42, "pops"
 """No dedup id is valid for longer than its stored message exists."""
 RESIZED: dict[str, Any] = {
     "resizes": 5,
+    "keys": (None, "b", "h"),
     "pace": 6,
     "messages": 40,
     "pops": 12,
@@ -23,7 +24,8 @@ RESIZED: dict[str, Any] = {
     "resets": 0,
     "late_groups": 0,
 }
-"""Groups that are made, or reset, when a queue has left do not get its messages."""
+"""Groups that are made, or reset, when a queue has left do not get its messages. The key `h` moves with each number of
+queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class Plan:
     """Whether there is a pushed group beside the others."""
     resizes: int = 0
     """How often the number of queues changes."""
+    grows: float = 0.0
+    """The share of these changes that have the topic choose the number."""
     checks_pause_ms: int = 2_500
     """The longest pause between two runs of the sweep that lets queues leave."""
     pace: int = 1
@@ -269,6 +273,8 @@ MOVING = Plan(
     faults=replace(NONE, zombie=0.25, latency_ms_max=60),
 )
 """For bugs that show where queues come and leave, and writes come late."""
+GROWING = Plan(**RESIZED, grows=1.0, ordered=True, queues=1)
+"""For bugs that show where a topic chooses the number of its queues."""
 FULL = Plan(
     messages=80,
     consumers=6,

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from chalicelib.admin import draining
 from chalicelib.base.errors import InvalidField, QueuesDraining, StoreUnavailable
-from chalicelib.catalogue import catalogue, scaling
+from chalicelib.catalogue import catalogue, growth, scaling
+from chalicelib.catalogue.topic import AUTO
 from chalicelib.service import Service
 from tests.history.facts import Resized
 
@@ -25,6 +26,13 @@ _WRITTEN_LATE_MS = 100
 _REPEATED_LATE_MS = 6_500
 """With dedup ids, which complete an entry for as long as they are valid: two seconds here, and late writes besides."""
 
+_QUICK_GROWTH: dict[str, Any] = {
+    "QUEUES_MAX": QUEUES_MAX,
+    "APPENDS_PER_SECOND_MAX": 1,
+    "MEASURED_MS_MIN": 100,
+    "TRIED_MS": 200,
+}
+
 
 @contextmanager
 def quick_changes(has_dedup_ids: bool) -> Iterator[None]:
@@ -32,6 +40,7 @@ def quick_changes(has_dedup_ids: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(scaling, "HEARD_MS", HEARD_MS))
         stack.enter_context(patch.object(catalogue, "METADATA_AGE_MS_MAX", _METADATA_AGE_MS))
+        stack.enter_context(patch.multiple(growth, **_QUICK_GROWTH))
         stack.enter_context(patch.multiple(draining, ENTRY_LATE_MS=late_ms, DELAYED_LATE_MS=late_ms))
         yield
 
@@ -46,10 +55,12 @@ class Resizer:
         while self._left:
             self._left -= 1
             self._world.sleep(self._random.randrange(2_000))
-            queues = self._random.randrange(1, QUEUES_MAX + 1)
-            self._world.history.resized.append(Resized(queues, self._world.now))
+            plan, queues = self._world.plan, self._random.randrange(1, QUEUES_MAX + 1)
+            is_auto = self._random.random() < plan.grows
+            if not (is_auto and plan.ordered):
+                self._world.history.resized.append(Resized(QUEUES_MAX if is_auto else queues, self._world.now))
             with suppress(StoreUnavailable, QueuesDraining, InvalidField):
-                service.admin.topics.put("t", {"queues": queues})
+                service.admin.topics.put("t", {"queues": AUTO if is_auto else queues})
 
 
 class Drainer:
