@@ -165,3 +165,25 @@ def test_other_values_are_refused(world: World, value: Any) -> None:
     with pytest.raises(InvalidField, match="'queues'"):
         world.api.put_topic("t", {"queues": value})
     assert world.api.get_topic("t")["queues_auto"]
+
+
+def test_what_began_before_the_growth_ends_after_it(world: World) -> None:
+    world.api.put_group("t", "g", {})
+    begun = world.api.begin_transaction("t", {"messages": [{"body": "half", "key": "c"}]})
+    world.api.produce("t", {"messages": [{"body": "later", "key": "c", "delay_ms": 60_000}]})
+    world.send(2, 500)
+    assert world.queues == 16
+    world.clock.sleep(60_000)
+    world.api.commit_transaction("t", begun["transaction_id"])
+    bodies = take_all(world)
+    assert (bodies.count("half"), bodies.count("later"), len(bodies)) == (1, 1, 1_002)
+    world.api.reset_group("t", "g", {"to": "earliest"})
+    assert len(take_all(world)) == 1_002
+
+
+def take_all(world: World) -> list[str]:
+    bodies: list[str] = []
+    while taken := world.api.pop("t", "g", {"max_messages": 256, "fill": True})["messages"]:
+        bodies += [message["body"] for message in taken]
+        world.api.ack("t", "g", {"receipts": [message["receipt"] for message in taken]})
+    return bodies
