@@ -52,12 +52,18 @@ class Tails:
 
     def of(self, topic: Topic, logs: Iterable[str], strong: bool = False) -> dict[str, Tail]:
         """The same for several, in one round trip. Most need none. `strong`: a weak read was not enough."""
-        known = {log: self._fresh(log) for log in logs}
-        unsure = [log for log, tail in known.items() if tail is None or self.looks_first(log)]
-        is_new = any(known[log] is None for log in unsure)
-        newest = self._newest(topic, unsure, is_new, strong) if unsure else []
-        found = {log: self._found(log, segment) for log, segment in zip(unsure, newest, strict=True)}
-        return {**{log: tail for log, tail in known.items() if tail}, **found}
+        tails: dict[str, Tail] = {}
+        unsure: list[str] = []
+        for log in logs:
+            if tail := self._fresh(log):
+                tails[log] = tail
+            if tail is None or self.looks_first(log):
+                unsure.append(log)
+        if unsure:
+            is_new = any(log not in tails for log in unsure)
+            newest = self._newest(topic, unsure, is_new, strong)
+            tails |= {log: self._found(log, segment) for log, segment in zip(unsure, newest, strict=True)}
+        return tails
 
     def saw(self, segment: Segment) -> Tail:
         """Where the log continues: in this segment or after it. Cached, unless a later position is known."""

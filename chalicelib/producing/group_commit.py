@@ -118,14 +118,14 @@ class GroupCommit:
         """Appends for all that wait by now, and hands the lead on."""
         with self._lock:
             together = [call, *self._taken_along(place, call)]
-        outcome: Written | TopicNotFound = _in_doubt()
+        outcome: Written | TopicNotFound | None = None
         try:
             outcome = write([message for each in together for message in each.messages])
         except TopicNotFound as gone:
             outcome = gone
         finally:  # whatever else ended this call, the messages of the others may be stored
             with self._lock:
-                _tell(together, outcome)
+                _tell(together, outcome or _in_doubt())
                 heir = self._heir(place)
             for told in (*together[1:], *heir):
                 if told.bell:
@@ -134,6 +134,8 @@ class GroupCommit:
     def _taken_along(self, place: Place, leader: _Call) -> list[_Call]:
         """Those that wait for this append to begin, as many as one entry takes."""
         taken: list[_Call] = []
+        if not self._lines[place]:
+            return taken
         count, size = len(leader.messages), leader.body_bytes
         for call in self._lines[place]:
             count, size = count + len(call.messages), size + call.body_bytes

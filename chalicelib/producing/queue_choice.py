@@ -50,9 +50,12 @@ class QueueChoice:
         failed, it uses the one whose isolation ends first, and a full one only if all are. While any of the queues that
         are `near` is open, it is one of them."""
         queue, open_queues = self._current.get(near), _nearest(self.others(full), near)
+        stays = [queue] if queue is not None and queue in open_queues else []
+        if stays and not self._is_crowded(logs[stays[0]]):
+            return stays[0]
         calm = [each for each in open_queues if not self._is_crowded(logs[each])]
-        if queue is not None and queue in open_queues and (queue in calm or not calm):
-            return queue
+        if stays and not calm:
+            return stays[0]
         roomy = [each for each in self._queues if each not in full] or self._queues
         return self.hop(calm or open_queues or [min(roomy, key=self._isolated_until_ms)], near)
 
