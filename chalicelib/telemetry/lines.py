@@ -40,8 +40,8 @@ class Ended(NamedTuple):
 
 
 def lines(call: Ended) -> Iterator[Json]:
-    """One of the call, and one for each backlog that it has measured. Without metrics, what found nothing to do is not
-    told."""
+    """One of the call, and one for each backlog that it has measured and found. Without metrics, what found nothing to
+    do is not told."""
     if call.table is None:
         if (
             call.record.operation not in UNASKED
@@ -53,7 +53,8 @@ def lines(call: Ended) -> Iterator[Json]:
         return
     yield {**_line(call), **_metrics(call)}
     for backlog in call.record.backlogs or ():
-        yield _of_backlog(call, backlog)
+        if backlog.ready or backlog.dead or backlog.is_raised:
+            yield _of_backlog(call, backlog)
 
 
 def counts_of(record: Record) -> dict[str, int]:
@@ -96,8 +97,8 @@ def _metrics(call: Ended) -> Json:
         overall = {"ServerErrors": errors, **defects, **retries, **counted}
         dimensions = {"Operation": record.operation}
         return _embedded(call, {"Latency": call.busy_ms, **overall}, dimensions, own, _directive(overall, ["Table"]))
-    raised = {} if record.backlogs is None else {"AlarmsRaised": sum(known.is_raised for known in record.backlogs)}
-    overall = {**raised, **retries, **counted}
+    worst: Values = {} if record.backlogs is None else _worst(record.backlogs)
+    overall: Values = {**worst, **retries, **counted}
     directives = [_directive(overall, ["Table"])] if overall else []
     if record.code:  # it has not come to its end
         return _embedded(call, overall, {}, *directives) if overall else {}
@@ -106,11 +107,20 @@ def _metrics(call: Ended) -> Json:
     return _embedded(call, {"SweepDuration": call.took_ms, **overall}, dimensions, own, *directives)
 
 
+def _worst(backlogs: Sequence[Backlog]) -> Values:
+    """Of all groups, since CloudWatch charges for each name and dimension of a metric."""
+    return {
+        "AlarmsRaised": sum(backlog.is_raised for backlog in backlogs),
+        "OldestAge": max((backlog.age_ms for backlog in backlogs), default=0),
+        "Ready": max((backlog.ready for backlog in backlogs), default=0),
+        "DeadLetters": max((backlog.dead for backlog in backlogs), default=0),
+    }
+
+
 def _of_backlog(call: Ended, backlog: Backlog) -> Json:
-    values = {"OldestAge": backlog.age_ms, "Ready": backlog.ready, "DeadLetters": backlog.dead}
-    place = {"Topic": backlog.topic, "Group": backlog.group}
-    directive = _directive(values, ["Table"], ["Table", *place])
-    return {"at_ms": call.at_ms, "operation": "backlog", **_embedded(call, values, place, directive)}
+    place = {"operation": "backlog", "topic": backlog.topic, "group": backlog.group}
+    values = {"ready": backlog.ready, "oldest_age_ms": backlog.age_ms, "dead_letters": backlog.dead}
+    return {"at_ms": call.at_ms, **place, **values, "is_raised": backlog.is_raised}
 
 
 def _embedded(call: Ended, values: Values, dimensions: Mapping[str, str], *directives: Json) -> Json:

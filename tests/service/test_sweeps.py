@@ -370,7 +370,7 @@ def test_a_check_tells_the_backlog_of_a_calm_group() -> None:
     lines = told(api)
     assert api.service.sweeps.check().as_json() == {"seen": 1, "done": 0}
     [backlog] = [line for line in lines if line["operation"] == "backlog"]
-    assert (backlog["Ready"], backlog["DeadLetters"], backlog["OldestAge"]) == (0, 2, 0)
+    assert (backlog["ready"], backlog["dead_letters"], backlog["oldest_age_ms"]) == (0, 2, 0)
     assert [line["AlarmsRaised"] for line in lines if line["operation"] == "sweep"] == [0]
 
 
@@ -390,7 +390,7 @@ def test_a_check_tells_the_dead_letters_of_a_queue_that_has_left_too() -> None:
     lines = told(api)
     api.service.sweeps.check()
     [backlog] = [line for line in lines if line["operation"] == "backlog"]
-    assert (len(api.get_group("t0", "g")["queues"]), backlog["Ready"], backlog["DeadLetters"]) == (1, 1, 3)
+    assert (len(api.get_group("t0", "g")["queues"]), backlog["ready"], backlog["dead_letters"]) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("meanwhile", ["another check raises it", "the group is deleted"])
