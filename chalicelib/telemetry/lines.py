@@ -98,7 +98,7 @@ def _metrics(call: Ended) -> Json:
         dimensions = {"Operation": record.operation}
         return _embedded(call, {"Latency": call.busy_ms, **overall}, dimensions, own, _directive(overall, ["Table"]))
     worst: Values = {} if record.backlogs is None else _worst(record.backlogs)
-    overall: Values = {**worst, **retries, **counted}
+    overall = {**worst, **retries, **counted}
     directives = [_directive(overall, ["Table"])] if overall else []
     if record.code:  # it has not come to its end
         return _embedded(call, overall, {}, *directives) if overall else {}
