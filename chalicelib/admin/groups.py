@@ -23,7 +23,7 @@ from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.topic import PUSHES, Topic
+from chalicelib.catalogue.topic import ALARMS, PUSHES, Topic
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, all_cursors_of, standing_cursors_of
 from chalicelib.cursors.progress import QueueProgress, of_group
@@ -139,14 +139,17 @@ class Groups:
                 raise InvalidField(f"field 'dead_letters.topic' names no topic; it is {shown(name)}") from None
 
     def _tell_sweeps(self, topic: Topic, given: Mapping[str, Any]) -> None:
-        """Makes the appointments that the new settings need, and lets sends to the topic wake the push, before there is
-        a group that needs it. Raises TopicNotFound."""
+        """Makes the appointments that the new settings need, and lets sends to the topic make them, before there is a
+        group that needs them. Raises TopicNotFound."""
         if given.get("push") and given["push"].given:
             self._agenda.appoint(PUSH, topic.name, ALWAYS_MS)
             if not topic.pushes:
                 self._catalogue.begin(topic, PUSHES)
         if given.get("alarm") and given["alarm"].given:
             self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
+            if not topic.alarms:
+                self._catalogue.begin(topic, ALARMS)
+        self._agenda.note_ready(topic)  # a group that was paused, or had another filter, may have something to do
 
     def adopt_filter(self, topic: Topic, name: str, wanted: Filter) -> Group:
         """Gives the group this filter if it has none: of several that are wanted at once, one. Returns the group as it
@@ -184,6 +187,7 @@ class Groups:
         current = self._catalogue.group(topic, name)
         if current.purged_at_ms and not isinstance(to, tuple):
             current = self._noted(topic, name, group.lift_purge)
+        self._agenda.note_ready(topic)
         self._consumers.move(self._consumers.moving(topic, current, self._targets(topic, to)))
         self._keep_draining(topic)
         return self.details(topic, name)

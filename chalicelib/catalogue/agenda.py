@@ -5,7 +5,7 @@ appointment at each of its runs until the write that it was made for has landed,
 that finds nothing due moves the appointment to what will be due next, or ends it. So whatever waits has an appointment
 no later than it is due.
 
-Only punctuality depends on it: pops do the same work for the queues they poll, and each hour a sweep goes through all
+Only punctuality depends on it: pops do the same work for the queues they poll, and each day a sweep goes through all
 topics and makes the appointments that are missing."""
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache, Caches
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import LATE_WRITE_MS_MAX, MINUTE_MS
 from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
 from chalicelib.store import Store, found_items
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, AtMost, Either, Equals, Item, Key, Refused, RemoveItem, Set, Write, key_of
 
-REVIVE, FORWARD, CHECK, PUSH, MOVE = "revive", "forward", "check", "push", "move"
-"""The sweeps that have an agenda."""
+REVIVE, FORWARD, CHECK, PUSH, MOVE, EXPIRE = "revive", "forward", "check", "push", "move", "expire"
+"""The sweeps that have an agenda: all."""
 
 ALWAYS_MS = 0
 """The due time of what a sweep looks at in each run."""
@@ -108,6 +111,15 @@ class Agenda:
             with suppress(Refused):
                 self._store.write(appointed.make())
             self._made.keep((sweep, subject), appointed)
+
+    def note_ready(self, topic: Topic) -> None:
+        """Has *check* and *push* look at the topic, if it has groups for them. Call it before a write that makes
+        something ready there. It never fails: what these sweeps then miss, they find with the next such write, or
+        within a day."""
+        sweeps = [CHECK] * topic.alarms + [PUSH] * topic.pushes
+        with suppress(StoreUnavailable), deadline.hasty():
+            for sweep in sweeps:
+                self.appoint(sweep, topic.name, ALWAYS_MS)
 
     def has_looked(self, sweep: str, looks: Sequence[Look]) -> None:
         """Ends the appointments that were kept long enough. Before that, it makes those for what is due next. Raises

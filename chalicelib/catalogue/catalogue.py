@@ -87,7 +87,7 @@ class Catalogue:
         return glanced
 
     def begin(self, topic: Topic, feature: str) -> None:
-        """Records that the topic may have `DELAYS` or `PUSHES` from now on. Raises TopicNotFound."""
+        """Records that the topic may have `DELAYS`, `PUSHES` or `ALARMS` from now on. Raises TopicNotFound."""
         try:
             self._store.write(begin(topic, feature))
         except Refused:

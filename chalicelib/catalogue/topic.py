@@ -82,7 +82,7 @@ class Topic(TopicSettings):
     which messages that were stored until then keep, since it was raised after that. `pushes`: it may have pushed
     groups, so sends wake the push. `scaling`: None until the number of queues is changed for the first time. `for_sqs`:
     it was made for the queue of an SQS client, and goes with the last of its queues. `queues_auto`: it gets more queues
-    by itself (`catalogue.growth`)."""
+    by itself (`catalogue.growth`). `alarms`: it may have groups with an alarm, so *check* hears of sends."""
 
     name: str
     id: str
@@ -94,6 +94,7 @@ class Topic(TopicSettings):
     scaling: Scaling | None = None
     for_sqs: bool = False
     queues_auto: bool = False
+    alarms: bool = False
 
     @classmethod
     def of(cls, item: Item) -> Topic:
@@ -101,7 +102,8 @@ class Topic(TopicSettings):
         given |= {"zones": Zones.of(item["zones"])} if "zones" in item else {}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
         scaling = Scaling.of(given["queues"], item) if "placements" in item else None
-        has = ("delays" in item, past, "pushes" in item, scaling, "for_sqs" in item, item.get("queues_auto", False))
+        is_auto = item.get("queues_auto", False)
+        has = ("delays" in item, past, "pushes" in item, scaling, "for_sqs" in item, is_auto, "alarms" in item)
         return cls(item["sk"], item["id"], item["created_at_ms"], item["version"], *has, **given)
 
     def as_json(self) -> dict[str, Any]:
@@ -231,12 +233,12 @@ def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int
     return past
 
 
-DELAYS, PUSHES = "delays", "pushes"
+DELAYS, PUSHES, ALARMS = "delays", "pushes", "alarms"
 
 
 def begin(topic: Topic, feature: str) -> Write:
-    """Records permanently that this incarnation may have delayed messages (`DELAYS`) or pushed groups (`PUSHES`). A
-    repeat changes nothing."""
+    """Records permanently that this incarnation may have delayed messages (`DELAYS`), pushed groups (`PUSHES`) or
+    groups with an alarm (`ALARMS`). A repeat changes nothing."""
     return Write(topic.key, (Equals(("id",), topic.id),), (Set((feature,), True),))
 
 

@@ -83,6 +83,7 @@ class Redrive:
                 return count, True
             if keys.queue_of(key) >= topic.queues:  # a sweep that sees this lets it be read again, if it has left
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
+            self._agenda.note_ready(topic)
             now = self._runtime.now()
             change = redriven([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))
             try:

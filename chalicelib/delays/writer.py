@@ -9,7 +9,7 @@ from typing import Any
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import INLINE_BYTES_MAX, LATE_WRITE_MS_MAX, STORED_LATE_MS_MAX, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced, delayed_id
-from chalicelib.catalogue.agenda import FORWARD
+from chalicelib.catalogue.agenda import FORWARD, PUSH
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import DELAYS, Topic
 from chalicelib.delays.decision import wait, waiting_ttl
@@ -90,7 +90,9 @@ class DelayWriter:
     def packed(self, topic: Topic, waiting: Sequence[Waiting], sent_by_ms: int = 0) -> list[Entry]:
         """The same for a topic of which `demand` is known to be true. Raises StoreUnavailable."""
         now = self._runtime.now()
-        self._agenda.appoint(FORWARD, topic.name, min(message.due_ms for message in waiting), sent_by_ms)
+        due_ms = min(message.due_ms for message in waiting)
+        for sweep in (FORWARD, PUSH) if topic.pushes else (FORWARD,):
+            self._agenda.appoint(sweep, topic.name, due_ms, sent_by_ms)
         ttl = waiting_ttl(max(message.due_ms for message in waiting))
         return self._payloads.spill(topic.id, [(message.packed(now), INLINE_BYTES_MAX) for message in waiting], ttl)
 

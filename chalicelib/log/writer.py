@@ -72,7 +72,7 @@ class LogWriter:
     def __init__(self, env: Env, payloads: Payloads) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._payloads = payloads
-        self.tails, self._growth = Tails(env), env.growth
+        self.tails, self._growth, self._agenda = Tails(env), env.growth, env.agenda
         self._numbers = itertools.count()
 
     def append(self, topic: Topic, entries: Sequence[Packed], may_leave: bool = False) -> list[Appended]:
@@ -84,6 +84,7 @@ class LogWriter:
         appendings = [_Appending(topic.logs[queue], entry) for queue, entry, _ in entries]
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         try:
+            self._agenda.note_ready(topic)
             self.index(topic, entries)
             for tried, most_ms in enumerate(_PAUSES_MS):
                 waiting = [appending for appending in appendings if appending.first is None]
@@ -105,6 +106,7 @@ class LogWriter:
         """Ensures that an entry that other callers may append too is in the log once, at or after `tail`, and returns
         its first offset. Raises TopicNotFound, StoreUnavailable."""
         log = topic.logs[queue]
+        self._agenda.note_ready(topic)
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         was_blind = False
         for most_ms in _PAUSES_MS:

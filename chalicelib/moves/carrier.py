@@ -101,6 +101,7 @@ class Carrier:
             raise NoRoom
         if queue >= target.topic.queues:  # a sweep that sees this lets it be read again, if it has left
             self._agenda.appoint(CHECK, target.topic.name, ALWAYS_MS)
+        self._agenda.note_ready(target.topic)
         now = self._runtime.now()
         change = returned(owing, [parked(self._runtime, run, now, attempt=0) for run in back])
         by_lease = [(lease, [copy.place for copy in taken if copy.lease is lease]) for lease, _ in chosen]

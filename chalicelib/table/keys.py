@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from zlib import crc32
 
 from chalicelib.table.writes import Key
 
@@ -15,6 +16,9 @@ _OFFSET_DIGITS = 15
 _CONSUMER_BYTES = 12
 _CURSORS_KEPT_MAX = 4_096
 """Keys of cursors cached by one instance: every pop and ack names them again."""
+AGENDA_SHARDS = 4
+"""Partitions of a sweep's appointments. One carries 1,000 writes a second, and each instance makes one a minute
+for each topic in use. One costs an idle stage half a read unit a minute and sweep."""
 _SEGMENTS_KEPT_MAX = 4_096
 """The same of segments: a pop names each of them several times, and so does a produce."""
 FIRST = " "
@@ -197,13 +201,19 @@ def sweep(name: str) -> Key:
     return Key("service", f"sweep#{name}")
 
 
-def agenda(sweep: str) -> str:
-    return f"agenda#{sweep}"
+def agendas(sweep: str) -> list[str]:
+    """The partitions of its appointments."""
+    return [_agenda(sweep, shard) for shard in range(AGENDA_SHARDS)]
+
+
+def _agenda(sweep: str, shard: int) -> str:
+    return f"agenda#{sweep}#{shard:x}"
 
 
 def appointment(sweep: str, due_ms: int, subject: str) -> Key:
-    """`subject`: what the sweep has to look at."""
-    return Key(agenda(sweep), f"{due_ms:0{_OFFSET_DIGITS}d}#{subject}")
+    """`subject`: what the sweep has to look at. Those of one topic are in one partition."""
+    shard = crc32(named_in(subject)[0].encode()) % AGENDA_SHARDS
+    return Key(_agenda(sweep, shard), f"{due_ms:0{_OFFSET_DIGITS}d}#{subject}")
 
 
 def subject(topic_name: str, group_name: str = "") -> str:

@@ -97,8 +97,8 @@ def _metrics(call: Ended) -> Json:
         overall = {"ServerErrors": errors, **defects, **retries, **counted}
         dimensions = {"Operation": record.operation}
         return _embedded(call, {"Latency": call.busy_ms, **overall}, dimensions, own, _directive(overall, ["Table"]))
-    worst: Values = {} if record.backlogs is None else _worst(record.backlogs)
-    overall = {**worst, **retries, **counted}
+    worst = {} if record.backlogs is None else _worst(record.backlogs)
+    overall = {**retries, **counted, **worst}
     directives = [_directive(overall, ["Table"])] if overall else []
     if record.code:  # it has not come to its end
         return _embedded(call, overall, {}, *directives) if overall else {}
@@ -107,13 +107,15 @@ def _metrics(call: Ended) -> Json:
     return _embedded(call, {"SweepDuration": call.took_ms, **overall}, dimensions, own, *directives)
 
 
-def _worst(backlogs: Sequence[Backlog]) -> Values:
+def _worst(backlogs: Sequence[Backlog]) -> dict[str, int]:
     """Of all groups, since CloudWatch charges for each name and dimension of a metric."""
-    return {
-        "AlarmsRaised": sum(backlog.is_raised for backlog in backlogs),
-        "OldestAge": max((backlog.age_ms for backlog in backlogs), default=0),
-        "Ready": max((backlog.ready for backlog in backlogs), default=0),
-        "DeadLetters": max((backlog.dead for backlog in backlogs), default=0),
+    raised = {"AlarmsRaised": sum(backlog.is_raised for backlog in backlogs)}
+    if not backlogs:
+        return raised
+    return raised | {
+        "OldestAge": max(backlog.age_ms for backlog in backlogs),
+        "Ready": max(backlog.ready for backlog in backlogs),
+        "DeadLetters": max(backlog.dead for backlog in backlogs),
     }
 
 

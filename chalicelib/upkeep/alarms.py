@@ -44,10 +44,10 @@ class Alarms:
         self._delays, self._promoter = delays.writer, delays.promoter
         self._topics, self._groups = admin.topics, admin.groups
 
-    def check(self, groups: Sequence[StoredGroup], troubles: Troubles) -> int:
-        """Sends messages for the groups that have crossed a threshold; what is read of them may be stale. Returns the
-        number of changes. Where log lines are written, they tell the backlog of each group."""
-        ends = self._topics.ends_of([stored.topic for stored in groups])
+    def check(self, groups: Sequence[StoredGroup], ends: Sequence[Sequence[int]], troubles: Troubles) -> int:
+        """Sends messages for the groups that have crossed a threshold; what is read of them, and of the ends of their
+        queues, may be stale. Returns the number of changes. Where log lines are written, they tell the backlog of each
+        group."""
         now, is_told = self._runtime.now(), self._telemetry.tells_backlogs
         changes = 0
         for stored, own in zip(groups, ends, strict=True):

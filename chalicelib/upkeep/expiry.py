@@ -31,18 +31,23 @@ class Expiry:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._promoter, self._letters = env.catalogue, promoter, letters
 
-    def trim(self, topic: Topic, until_ms: int) -> int:
-        """Removes the expired beginning of each log while there is time. Returns the number of removed items. Costs
-        half a read unit per queue without expired data, and nothing in a topic younger than its retention."""
-        gone_ms = topic.gone_ms(self._runtime.now())
+    def trim(self, topic: Topic, until_ms: int) -> tuple[int, int | None]:
+        """Removes the expired beginning of each log while there is time. Returns the number of removed items, and when
+        more will expire, as far as the log shows that; None: nothing. Costs half a read unit per queue without expired
+        data, and nothing in a topic younger than its retention."""
+        now = self._runtime.now()
+        gone_ms = topic.gone_ms(now)
         if topic.created_at_ms > gone_ms:
-            return 0
-        count = 0
+            return 0, None
+        count, nexts = 0, []
         glances = [_first(log, _GLANCE) for log in topic.logs]
         for queue, segments in enumerate(self._store.read(glances)):
             if expired_segments(segments, gone_ms):
                 count += self._trim(topic, queue, gone_ms, until_ms)
-        return count
+                nexts.append(gone_ms)
+            elif len(segments) == _GLANCE:
+                nexts.append(max([entry.stored_at_ms for entry in Segment.of(segments[0]).entries], default=now))
+        return count, min(nexts) + now - gone_ms if nexts else None
 
     def _trim(self, topic: Topic, queue: int, gone_ms: int, until_ms: int) -> int:
         """Carries out decisions first, since carrying one out later means searching the log for it."""

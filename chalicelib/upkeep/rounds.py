@@ -18,17 +18,18 @@ _PAGE = 100
 
 
 class Rounds:
-    """Walks through a partition, a page at a time, and reads what it names; the next sweep continues where the time ran
+    """Walks through partitions, a page at a time, and reads what they name; the next sweep continues where the time ran
     out."""
 
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
 
     def pages(
-        self, sweep: str, partition: str, until_ms: int, last: str = keys.LAST, every_ms: int = 0
+        self, sweep: str, partitions: Sequence[str], until_ms: int, last: str = keys.LAST, every_ms: int = 0
     ) -> Iterator[list[Item]]:
-        """Pages of items from where the last sweep of this name stopped, up to the sort key `last` or until the time is
-        over. A new round begins `every_ms` after the previous one. Concurrent sweeps repeat work, but do no harm."""
+        """Pages of items from where the last sweep of this name stopped, of all partitions side by side, up to the sort
+        key `last` or until the time is over. A new round begins `every_ms` after the previous one. Concurrent sweeps
+        repeat work, but do no harm."""
         key = keys.sweep(sweep)
         noted = self._store.read([Keys([key])])[0]
         began = noted[0]["after"] if noted else ""
@@ -37,18 +38,29 @@ class Rounds:
             return
         is_over = False
         while not is_over:
-            page = self._store.read([Range(partition, after + keys.AFTER, last, limit=_PAGE)])[0]
-            if page:
-                yield page
-            after = page[-1]["sk"] if len(page) == _PAGE else ""
-            is_over = not after or self._runtime.uptime() > until_ms
+            for page, reached in self._side_by_side(partitions, after, last):
+                if page:
+                    yield page
+                after = reached
+                if is_over := not after or self._runtime.uptime() > until_ms:
+                    break
         if every_ms or after != began:
             self._store.write(Write(key, (), (Set(("after",), after), Set(("at",), self._runtime.now()))))
+
+    def _side_by_side(self, partitions: Sequence[str], after: str, last: str) -> Iterator[tuple[list[Item], str]]:
+        """The next pages of all partitions together, and how far each goes; the empty string: to the end."""
+        parts = self._store.read([Range(pk, after + keys.AFTER, last, limit=_PAGE) for pk in partitions])
+        known_to = min((part[-1]["sk"] for part in parts if len(part) == _PAGE), default=last)
+        items = sorted((item for part in parts for item in part if item["sk"] <= known_to), key=lambda item: item["sk"])
+        for at in range(0, max(1, len(items)), _PAGE):
+            page = items[at : at + _PAGE]
+            is_end = known_to == last and at + _PAGE >= len(items)
+            yield page, "" if is_end else page[-1]["sk"]
 
     def due(self, sweep: str, until_ms: int) -> Iterator[dict[str, list[Appointment]]]:
         """The appointments that are due now, by subject, a page at a time."""
         last = keys.due_until(self._runtime.now())
-        for items in self.pages(sweep, keys.agenda(sweep), until_ms, last):
+        for items in self.pages(sweep, keys.agendas(sweep), until_ms, last):
             by_subject: dict[str, list[Appointment]] = {}
             for appointment in map(Appointment.of, items):
                 by_subject.setdefault(appointment.subject, []).append(appointment)

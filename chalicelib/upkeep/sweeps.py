@@ -12,10 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.admin import Admin
+from chalicelib.admin.draining import is_settled
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import TopicNotFound
-from chalicelib.base.limits import HOUR_MS, SECOND_MS
-from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, FORWARD, MOVE, PUSH, REVIVE, Look
+from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, EXPIRE, FORWARD, MOVE, PUSH, REVIVE, Look
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
 
 SWEEP_MS = 45 * SECOND_MS
 """How long a scheduled sweep runs: it starts every minute, and its function may run for one."""
-SURVEYED_EVERY_MS = HOUR_MS
+SURVEYED_EVERY_MS = DAY_MS
 """How often all topics are looked at: what has no appointment is not urgent."""
+TRIMMED_EVERY_MS = HOUR_MS
+"""How often expired data is removed from a topic that has some all the time."""
 
 _GRAVES_MAX = 100
 
@@ -170,8 +173,10 @@ class Sweeps:
             topics = self._rounds.topics(list(due))
             groups = self._rounds.groups_of(list(topics.values()))
             concerned = [stored for stored in groups if is_concerned(stored)]
-            swept += Swept(len(concerned), self._alarms.check(concerned, troubles))
-            needed = {stored.topic.name for stored in concerned}
+            ends = self._ends(concerned)
+            swept += Swept(len(concerned), self._alarms.check(concerned, ends, troubles))
+            needed = {stored.topic.name for stored in _unsettled(concerned, ends, now)}
+            needed |= {stored.topic.name for stored in concerned if stored.alarm_state.is_raised}
             for topic in topics.values():
                 drained: int | None = None  # unless trouble comes first
                 with troubles.kept():
@@ -193,18 +198,25 @@ class Sweeps:
 
     @_sweep
     def push(self, wake: Callable[[str, bool], None]) -> Swept:
-        """Wakes the push of the topics that have pushed groups. `wake`: see `push.outside`. `seen`, `done`: such
-        topics."""
+        """Wakes the push of the topics where pushed groups have something to do. `wake`: see `push.outside`. `seen`,
+        `done`: such topics."""
         swept = Swept()
         for due in self._rounds.due(PUSH, self._until()):
             now = self._runtime.now()
-            groups = self._rounds.groups_of(list(self._rounds.topics(list(due)).values()))
-            pushed = dict.fromkeys(stored.topic.name for stored in groups if stored.group.is_pushed)
-            for name in pushed:
+            topics = self._rounds.topics(list(due))
+            groups = self._rounds.groups_of(list(topics.values()))
+            concerned = [stored for stored in groups if stored.group.is_pushed and not stored.group.paused]
+            nexts = {stored.topic.name: ALWAYS_MS for stored in _unsettled(concerned, self._ends(concerned), now)}
+            for name, own in self._waits(
+                [topics[name] for name in dict.fromkeys(each.topic.name for each in concerned)]
+            ).items():
+                if own:
+                    nexts.setdefault(name, min(own.values()))
+            awake = [name for name, next_ms in nexts.items() if next_ms < now + MINUTE_MS]
+            for name in awake:  # it promotes what is due until the next sweep
                 wake(name, True)
-                swept += Swept(1, 1)
-            looks = [Look(name, own, ALWAYS_MS if name in pushed else None, now) for name, own in due.items()]
-            self._agenda.has_looked(PUSH, looks)
+            swept += Swept(len(awake), len(awake))
+            self._agenda.has_looked(PUSH, [Look(name, own, nexts.get(name), now) for name, own in due.items()])
         return swept
 
     @_sweep
@@ -228,30 +240,53 @@ class Sweeps:
 
     @_sweep
     def expire(self) -> Swept:
-        """Every hour it goes through all topics: makes the appointments that are missing, removes expired data, rolls
-        back transactions that nobody decided about in time, and forgets idle consumers of broadcast groups. And it
-        removes the remains of deleted topics. `seen`: deleted topics with remains, broadcast groups, and topics with
-        expired data or such transactions. `done`: removals and rollbacks."""
-        until_ms, swept, troubles = self._until(), Swept(), Troubles()
-        for items in self._rounds.pages("survey", keys.topics(), until_ms, every_ms=SURVEYED_EVERY_MS):
-            topics = [Topic.of(item) for item in items]
-            groups = self._rounds.groups_of(topics)
-            with troubles.kept():
-                self.appoint_missing(topics, groups)
-            for stored in groups:
-                if stored.group.is_broadcast:
-                    with troubles.kept():
-                        forgotten = self._consumers.forget_idle(stored.topic, stored.group, self._runtime.now())
-                        swept += Swept(1, forgotten)
-            for topic in topics:
+        """Removes the remains of deleted topics, and expired data. Every day it goes through all topics: finds those
+        with expired data, makes the appointments that are missing, rolls back transactions that nobody decided about in
+        time, and forgets idle consumers of broadcast groups. `seen`: deleted topics with remains, broadcast groups, and
+        topics with expired data or such transactions. `done`: removals and rollbacks."""
+        until_ms, troubles = self._until(), Troubles()
+        swept = self._bury_topics(until_ms - SWEEP_MS // 2, troubles)
+        for due in self._rounds.due(EXPIRE, until_ms):
+            topics, looks = self._rounds.topics(list(due)), []
+            for name, own in due.items():
+                next_ms: int | None = ALWAYS_MS if name in topics else None  # unless it comes to its end
+                now = self._runtime.now()
                 with troubles.kept():
-                    swept += self._trim(topic, until_ms)
+                    trimmed, next_ms = self._trim(topics[name], until_ms) if name in topics else (Swept(), None)
+                    swept += trimmed
+                looks.append(Look(name, own, next_ms, now))
+            with troubles.kept():
+                self._agenda.has_looked(EXPIRE, looks)
+        for items in self._rounds.pages("survey", [keys.topics()], until_ms, every_ms=SURVEYED_EVERY_MS):
+            swept += self._survey([Topic.of(item) for item in items], until_ms, troubles)
+        troubles.tell()
+        return swept
+
+    def _bury_topics(self, until_ms: int, troubles: Troubles) -> Swept:
+        swept = Swept()
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         for grave in graves:
             deleted = Topic("", grave["sk"], 0, queues=grave["queues"], delays=grave["delays"])
             with troubles.kept():
                 swept += Swept(1, self._deletion.topic(deleted, until_ms))
-        troubles.tell()
+        return swept
+
+    def _survey(self, topics: Sequence[Topic], until_ms: int, troubles: Troubles) -> Swept:
+        swept = Swept()
+        groups = self._rounds.groups_of(topics)
+        with troubles.kept():
+            self.appoint_missing(topics, groups)
+        for stored in groups:
+            if stored.group.is_broadcast:
+                with troubles.kept():
+                    forgotten = self._consumers.forget_idle(stored.topic, stored.group, self._runtime.now())
+                    swept += Swept(1, forgotten)
+        for topic in topics:
+            with troubles.kept():
+                trimmed, next_ms = self._trim(topic, until_ms)
+                swept += trimmed + self._rolled_back(topic, until_ms)
+                if next_ms is not None:
+                    self._agenda.appoint(EXPIRE, topic.name, next_ms)
         return swept
 
     def appoint_missing(self, topics: Sequence[Topic], groups: Sequence[StoredGroup]) -> None:
@@ -264,6 +299,8 @@ class Sweeps:
             ends = [end for cursor in stored.cursors if (end := last_attempt_end(stored.group, cursor))]
             if ends:
                 self._agenda.appoint(REVIVE, keys.subject(stored.topic.name, stored.group.name), min(ends))
+        concerned = [stored for stored in groups if is_concerned(stored) or stored.group.is_pushed]
+        for stored in _unsettled(concerned, self._ends(concerned), self._runtime.now()):
             if is_concerned(stored):
                 self._agenda.appoint(CHECK, stored.topic.name, ALWAYS_MS)
             if stored.group.is_pushed:
@@ -273,13 +310,26 @@ class Sweeps:
             if topic.draining or self._admin.draining.returning(topic, own):
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
 
-    def _trim(self, topic: Topic, until_ms: int) -> Swept:
+    def _trim(self, topic: Topic, until_ms: int) -> tuple[Swept, int | None]:
+        """Also returns when to trim it next; None: it has nothing that expires, unless that is to come."""
+        with suppress(TopicNotFound):  # deleted since it was read
+            done, next_ms = self._expiry.trim(topic, until_ms)
+            is_over, now = self._runtime.uptime() <= until_ms, self._runtime.now()
+            if next_ms is not None and is_over:
+                next_ms = max(next_ms, now + TRIMMED_EVERY_MS)
+            return Swept(bool(done), done), next_ms
+        return Swept(), None
+
+    def _rolled_back(self, topic: Topic, until_ms: int) -> Swept:
         done = 0
         with suppress(TopicNotFound):  # deleted since it was read
-            done = self._expiry.trim(topic, until_ms)
             if topic.delays:  # so has every topic that has transactions
-                done += self._transactions.drop_overdue(topic, until_ms)
+                done = self._transactions.drop_overdue(topic, until_ms)
         return Swept(bool(done), done)
+
+    def _ends(self, groups: Sequence[StoredGroup]) -> list[list[int]]:
+        """Of the queues of each group's topic, possibly stale."""
+        return self._admin.topics.ends_of([stored.topic for stored in groups])
 
     def _until(self) -> int:
         return self._runtime.uptime() + SWEEP_MS
@@ -288,3 +338,12 @@ class Sweeps:
 def last_attempt_end(group: Group, cursor: Cursor) -> int | None:
     """When the first of the leases ends whose messages then go to the dead letters; None: there are none."""
     return min((lease.deadline for lease in cursor.owing if lease.attempt >= group.max_attempts), default=None)
+
+
+def _unsettled(groups: Sequence[StoredGroup], ends: Sequence[Sequence[int]], now: int) -> list[StoredGroup]:
+    """The groups that have something to do now or later in queues that end there."""
+    return [
+        stored
+        for stored, own in zip(groups, ends, strict=True)
+        if not all(is_settled(stored.group, stored.stored_cursors, queue, end, now) for queue, end in enumerate(own))
+    ]

@@ -164,7 +164,8 @@ def test_deleting_a_topic_leaves_nothing_but_the_end_of_its_log(client: Client, 
     group.nack(*group.take(10))
     topic.delete()
     held = {pk: items for pk, items in client.store._items.items() if items}
-    assert list(held) == [f"log#{topic_id}#0", "agenda#revive", "service"], "the next sweeps end what is on the agenda"
+    places = {pk.rpartition("#")[0] for pk in held}
+    assert places == {f"log#{topic_id}", "agenda#revive", ""}, "the next sweeps end what is on the agenda"
     [closed] = held[f"log#{topic_id}#0"].values()
     assert (closed["end"], closed["entries"], closed["closed"]) == (41, [], True)
     assert closed["ttl"] == client.clock.now() // 1_000 + 24 * 60 * 60

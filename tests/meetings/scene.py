@@ -17,7 +17,6 @@ from chalicelib.catalogue.rate import Rate
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from chalicelib.store import Outcome
-from chalicelib.table import keys
 from chalicelib.table.writes import Item, Write
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log
@@ -35,7 +34,7 @@ LONG_MS, SHORT_MS = 60_000, 500
 TOGETHER_MS = 100
 """What comes back within so long is asked for at once."""
 CONSUMER = "ann"
-_AGENDA, _RATE = keys.agenda(""), "rate#"
+_AGENDA, _RATE = "agenda#", "rate#"
 _OF_TIME = "a_pop_waits_no_longer_than_asked"
 """Time may pass at once between two requests of a pop."""
 

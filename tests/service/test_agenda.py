@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOUR_MS, MINUTE_MS, STORED_LATE_MS_MAX
+from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS, STORED_LATE_MS_MAX
 from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, RemoveItem, Write
@@ -24,8 +24,12 @@ AGENDAS = ("revive", "forward", "check", "push")
 
 def appointments(store: MemoryStore) -> list[tuple[str, str]]:
     """Of all sweeps: the sweep, and the topic or group."""
-    pages = store.read([Range(keys.agenda(sweep), keys.FIRST, keys.LAST) for sweep in AGENDAS])
-    return [(sweep, keys.subject_of(item["sk"])) for sweep, items in zip(AGENDAS, pages, strict=True) for item in items]
+    return [(sweep, keys.subject_of(item["sk"])) for sweep in AGENDAS for item in items_of(store, sweep)]
+
+
+def items_of(store: MemoryStore, sweep: str) -> list[Item]:
+    pages = store.read([Range(pk, keys.FIRST, keys.LAST) for pk in keys.agendas(sweep)])
+    return [item for items in pages for item in items]
 
 
 def sweep(api: Api) -> int:
@@ -43,7 +47,7 @@ def minutes(api: Api, clock: Clock, count: int) -> None:
 
 def forget(store: MemoryStore) -> None:
     for agenda in AGENDAS:
-        for item in store.read([Range(keys.agenda(agenda), keys.FIRST, keys.LAST)])[0]:
+        for item in items_of(store, agenda):
             store.write(Write(Key(item["pk"], item["sk"]), (), (RemoveItem(),)))
 
 
@@ -86,7 +90,7 @@ def with_idle_topics(api: Api, store: MemoryStore, topics: int) -> None:
 
 def idle_round(topics: int) -> tuple[float, float, int]:
     """What a minute's round costs where nobody does anything any more: read units, write units, round trips. Each topic
-    once had more queues, delays, last attempts, and a pushed group with an alarm."""
+    once had more queues, delays, last attempts, and has a pushed group with an alarm."""
     store, clock = MemoryStore(), Clock()
     api = instance(store, clock)
     api.put_topic("t", {"queues": 4})
@@ -97,8 +101,9 @@ def idle_round(topics: int) -> tuple[float, float, int]:
     minutes(api, clock, 1)
     while messages := api.pop("t", "g", {})["messages"]:
         api.ack("t", "g", {"receipts": [message["receipt"] for message in messages]})
-    api.put_group("t", "called", {"push": {"url": "https://example.com/hook"}, "alarm": {"ready": 1}})
-    api.delete_group("t", "called")
+    api.put_group(
+        "t", "called", {"start": "latest", "push": {"url": "https://example.com/hook"}, "alarm": {"ready": 1}}
+    )
     api.put_topic("t", {"queues": 1})
     minutes(api, clock, 20)
     assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [])
@@ -115,7 +120,26 @@ def idle_round(topics: int) -> tuple[float, float, int]:
 
 
 def test_an_idle_round_costs_the_same_for_ten_topics_and_ten_thousand() -> None:
-    assert idle_round(10) == idle_round(1_000) == idle_round(10_000) == (5.0, 0, 10)
+    assert idle_round(10) == idle_round(1_000) == idle_round(10_000) == (13.5, 0, 12)
+
+
+@pytest.mark.parametrize(("settings", "most"), [({}, 3.1), ({"alarm": {"ready": 1}}, 5.1)], ids=str)
+def test_an_idle_topic_costs_a_few_reads_a_day(settings: dict[str, Any], most: float) -> None:
+    """At 0.125 dollars for a million reads a million topics cost 0.39 or 0.64 dollars."""
+    store, clock = MemoryStore(), Clock()
+    api = instance(store, clock)
+    api.put_topic("t", {})
+    api.put_group("t", "g", settings)
+    minutes(api, clock, 10)
+    with_idle_topics(api, store, 1_000)
+    minutes(api, clock, 10)
+    before = store.meter.copy()
+    clock.sleep(DAY_MS)
+    sweep(api)
+    minutes(api, clock, 60)
+    cost, idle_stage = store.meter.since(before), 61 * 13.5
+    assert cost.read_units - idle_stage <= most * 1_000
+    assert cost.write_units <= 1
 
 
 @pytest.mark.parametrize("delay_ms", [1, 30_000, 90_000, 10 * MINUTE_MS, 3 * HOUR_MS])
@@ -270,9 +294,14 @@ def test_appointments_of_a_deleted_topic_and_group_end(api: Api, store: MemorySt
     assert appointments(store) == []
 
 
-def test_alarms_pushes_and_leaving_queues_stay_on_the_agenda(api: Api, store: MemoryStore, clock: Clock) -> None:
+def test_alarms_pushes_and_leaving_queues_stay_on_the_agenda_while_they_have_work(
+    api: Api, store: MemoryStore, clock: Clock
+) -> None:
     api.put_group("t", "watched", {"alarm": {"ready": 1}})
     api.put_group("t", "called", {"push": {"url": "https://example.com/hook"}})
+    minutes(api, clock, 10)
+    assert appointments(store) == []
+    api.produce("t", {"messages": [{"body": "a"}]})
     minutes(api, clock, 10)
     assert appointments(store) == [("check", "t"), ("push", "t")]
     api.put_group("t", "watched", {"alarm": {}})
@@ -468,7 +497,7 @@ def test_a_note_of_an_earlier_release_stops_no_sweep(api: Api, store: MemoryStor
     assert api.get_group("t", "g")["ready"] == 1
 
 
-def test_what_has_no_appointment_is_found_within_an_hour(api: Api, store: MemoryStore, clock: Clock) -> None:
+def test_what_has_no_appointment_is_found_within_a_day(api: Api, store: MemoryStore, clock: Clock) -> None:
     """A table of an earlier release has none at all."""
     api.put_topic("a", {"queues": 1})
     for name in ("shrunk", "redriven"):
@@ -495,7 +524,7 @@ def test_what_has_no_appointment_is_found_within_an_hour(api: Api, store: Memory
     fresh.service.sweeps.expire()
     assert appointments(store) == made
     forget(store)
-    clock.sleep(HOUR_MS)
+    clock.sleep(DAY_MS)
     instance(store, clock, 3).service.sweeps.expire()
     assert appointments(store) == made
 

@@ -105,7 +105,7 @@ def test_rounds_go_on_where_they_stopped_and_begin_again_in_time(monkeypatch: py
     store.put_all([{"pk": "p", "sk": name} for name in "abcde"])
 
     def seen(every_ms: int, until_ms: int = 0) -> list[str]:
-        pages = own.pages(f"{every_ms}", "p", until_ms, last="x", every_ms=every_ms)
+        pages = own.pages(f"{every_ms}", ["p"], until_ms, last="x", every_ms=every_ms)
         return ["".join(item["sk"] for item in page) for page in pages]
 
     assert [seen(0) for _ in range(4)] == [["ab"], ["cd"], ["e"], ["ab"]]

@@ -45,7 +45,7 @@ def unappointed(store: PastStore) -> Iterator[str]:
     made: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
     for key, since_ms, until_ms, item in store.lives("agenda#"):
         appointment = Appointment.of(item)
-        made[key.pk.partition("#")[2], appointment.subject].append((since_ms, appointment.due_ms, until_ms))
+        made[key.pk.split("#")[1], appointment.subject].append((since_ms, appointment.due_ms, until_ms))
     for waiting in _waiting(store):
         kept_ms: float = waiting.since_ms
         for since_ms, due_ms, until_ms in sorted(made[waiting.sweep, waiting.subject]):
