@@ -28,11 +28,16 @@ LAMBDA_LINE_BYTES = 500
 """Of the two lines that Lambda writes for an invocation; not measured."""
 CALLS_MAX = 10
 """A second, that Lambda lets one instance answer."""
+NEW_TABLE, TABLE_QUOTA = (4_000, 12_000), (40_000, 40_000)
+"""Write and read units a second."""
+INSTANCES_QUOTA, REST_STAGE, REST_QUOTA = 1_000, 2_000, 10_000
+"""Of an account, as AWS gives it; of the REST API, requests a second in our template and in an account."""
 SQS_BATCH, SQS_REQUESTS = 10, 3
 """A message is sent, received and deleted."""
 
 _MESSAGE_HEADERS = ("message", "batch", "write units: produce, pop, trim", "read units", "GB-s a million")
 _MILLION_HEADERS = ("DynamoDB", "Lambda", "log lines", "in all", "a further group", "by REST API", "SQS", "FIFO")
+_LIMIT_HEADERS = ("messages/s within", "batch 1", "batch 10", "batch 100")
 _LOAD_HEADERS = ("messages/s", "batch", "write, read units/s", "calls/s", "instances")
 _MONTH_HEADERS = (f"{GROUPS} groups", "SQS", "Kinesis", "Kinesis, aggregated", "MSK")
 
@@ -125,12 +130,13 @@ def bill() -> str:
 
 
 def tables(cases: Sequence[Case] = CASES) -> Iterator[str]:
-    """Of a message, of a million of them, and of months of the smallest."""
+    """Of a message, of a million of them, and of loads of the smallest."""
     counted = {case: traffic(case) for case in shown(cases, len(cases), "what a message takes")}
     yield table("(n) Of a message", _MESSAGE_HEADERS, [_of_message(*each) for each in counted.items()])
     rows = [_of_million(*each) for each in counted.items()]
     yield table("(n) Dollars of a million messages", ("message", "batch", *_MILLION_HEADERS), rows)
     smallest = {case: found for case, found in counted.items() if case.size == cases[0].size}
+    yield table("(n) What limits allow", _LIMIT_HEADERS, [*_of_limits(smallest)])
     loads = [(rate, case, found) for rate in RATES for case, found in smallest.items()]
     yield table("(n) What a load takes", _LOAD_HEADERS, [_of_load(*each) for each in loads])
     rows = [_of_month(*each) for each in loads]
@@ -151,6 +157,16 @@ def _of_million(case: Case, found: Traffic) -> list[Cell]:
     whole = [one.dynamodb, one.functions, one.logs, one.dollars, further.dollars - one.dollars, one.dollars + rest]
     others = [sqs(MILLION, batch), sqs(MILLION, batch, prices.FIFO_REQUEST)]
     return [size_name(case.size), batch, *(f"{each:.2f}" for each in (*whole, *others))]
+
+
+def _of_limits(counted: dict[Case, Traffic]) -> Iterator[list[Cell]]:
+    """How many messages a second each limit allows, for each batch."""
+    uses = [message(found, case.batch) for case, found in counted.items()]
+    for name, units in (("a new table", NEW_TABLE), ("the quota of a table", TABLE_QUOTA)):
+        yield [name, *(_money(min(units[0] / use.writes, units[1] / use.reads)) for use in uses)]
+    yield [f"{INSTANCES_QUOTA:,} instances", *(_money(INSTANCES_QUOTA / instances(use)) for use in uses)]
+    for name, most in (("the REST API of the stage", REST_STAGE), ("API Gateway's quota", REST_QUOTA)):
+        yield [name, *(_money(most / use.calls) for use in uses)]
 
 
 def _of_load(rate: int, case: Case, found: Traffic) -> list[Cell]:
