@@ -51,7 +51,7 @@ def test_a_further_group_costs_its_pops() -> None:
     assert (two.calls, one.calls) == pytest.approx((0.3, 0.2))
 
 
-def test_an_instance_is_occupied_by_its_time_and_answers_ten_calls_a_second() -> None:
+def test_an_instance_is_busy_for_its_time_or_by_ten_calls_a_second() -> None:
     assert bill.instances(Use(0, 0, calls=100, seconds=2, log_bytes=0)) == 10
     assert bill.instances(Use(0, 0, calls=100, seconds=30, log_bytes=0)) == 30
 
