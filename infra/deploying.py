@@ -91,7 +91,7 @@ def _tell(aws: Aws, stage: Stage, stack: Stack, template: Template) -> None:
         say("function URL: none")
     else:
         say(f"function URL: {found.url}{'' if concurrency.is_capped(template, 'APIHandler') else NO_CAP}")
-    say(f"REST API:     {found.rest_url}")
+    say(f"REST API:     {found.rest_url} (for consumers that wait, which have instances of their own there)")
     say(f"SQS clients:  {found.sqs_url}{_how_to_find(urlsplit(found.sqs_url).hostname)}")
     for name, function in sorted(found.functions.items()):
         say(f"  {name:10} {function}")
