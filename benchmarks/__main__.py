@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from benchmarks.backlog import Plan, backlog
+from benchmarks.bill import bill
 from benchmarks.calls import calls
 from benchmarks.compression import compression
 from benchmarks.costs import costs
@@ -28,7 +29,20 @@ from benchmarks.writers import QUICK as SMALL
 
 _INTERRUPTED = 130
 
-PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls", "scale", "rates", "sqs", "writers")
+PARTS = (
+    "costs",
+    "http",
+    "backlog",
+    "compression",
+    "lateness",
+    "moves",
+    "calls",
+    "scale",
+    "rates",
+    "sqs",
+    "writers",
+    "bill",
+)
 
 ABOUT = """
 parts:
@@ -45,6 +59,7 @@ parts:
   sqs           (k) boto3 on Decant, moto's SQS, ElasticMQ (where Maven and Java are installed) and LocalStack (where
                 `make localstack` has put it), on one connection; needs moto's server
   writers       (l) units of many instances that append to the same few queues, in virtual time
+  bill          (n) dollars of a million messages and of a month, beside SQS, Kinesis and Kafka; counted and computed
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -150,6 +165,7 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "rates": lambda: rates(effort.rate_rounds, against),
         "sqs": lambda: sqs_door(effort.sqs_rounds),
         "writers": lambda: writers(effort.crowds),
+        "bill": bill,
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

@@ -17,7 +17,8 @@ from infra.stack import Stack
 @dataclass(frozen=True)
 class Addresses:
     url: str
-    function_url: str | None
+    """The function URL; the REST API where there is none."""
+    rest_url: str
     sqs_url: str
     """Where clients of SQS call, which sign host and path."""
     functions: dict[str, str]
@@ -42,12 +43,12 @@ def addresses(aws: Aws, stack: Stack) -> Addresses:
             rest = physical
     if table is None:
         raise Stop(f"the stack {stack.name} has no table: it was not made by make deploy, or its template lacks it")
-    url, function_url = outputs.get("EndpointURL", ""), _function_url(aws, functions["api"])
-    sqs_url = function_url or url
+    rest_url, function_url = outputs.get("EndpointURL", ""), _function_url(aws, functions["api"])
     if aws.endpoint:
-        url, function_url = _emulated(aws.endpoint, rest, url, function_url)
-        sqs_url = outputs.get("HttpUrl", "")
-    return Addresses(url.rstrip("/"), function_url and function_url.rstrip("/"), sqs_url.rstrip("/"), functions, table)
+        rest_url, function_url = _emulated(aws.endpoint, rest, rest_url, function_url)
+    url = function_url or rest_url
+    sqs_url = outputs.get("HttpUrl", "") if aws.endpoint else url
+    return Addresses(url.rstrip("/"), rest_url.rstrip("/"), sqs_url.rstrip("/"), functions, table)
 
 
 def _function_url(aws: Aws, function: str) -> str | None:

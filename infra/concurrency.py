@@ -35,10 +35,15 @@ def check(aws: Aws, stack: Stack, template: Template) -> None:
         wanted = ", ".join(f"{number} for {name}" for name, number in sorted(reserved.items()))
         raise Stop(
             f"the stage reserves instances ({wanted}), but of the {total} of this account {free} can be reserved, "
-            f"since Lambda keeps {UNRESERVED_MIN}: lower ReservedConcurrentExecutions, or {MORE}; nothing has changed"
+            f"since Lambda keeps {UNRESERVED_MIN}: lower concurrency or ReservedConcurrentExecutions, or {MORE}; "
+            "nothing has changed"
         )
     if total < UNRESERVED_MIN:
         say(f"This account has {total} instances of functions, and each long poll occupies one: {MORE}")
+
+
+def is_capped(template: Template, function: str) -> bool:
+    return RESERVED in template["Resources"][function]["Properties"]
 
 
 def _reserved(template: Template) -> dict[str, int]:

@@ -20,6 +20,7 @@ from infra.code_bucket import CodeBucket
 from infra.commit import commit
 from infra.emulating import CHANGE_SET, for_emulators
 from infra.errors import Stop
+from infra.merging import Template
 from infra.naming import with_names
 from infra.stack import NOT_THERE, Change, Ending, Stack, Waiting
 from infra.stage import Stage
@@ -39,7 +40,7 @@ def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: boo
     template = with_names(package.template, leftovers.pseudo_parameters(aws, stage))
     url = bucket.put(package.code.read_bytes(), for_emulators(template) if aws.endpoint else template)
     _change(stack, url, {**stage.tags, **_release()}, says_yes)
-    _tell(aws, stage, stack)
+    _tell(aws, stage, stack, package.template)
 
 
 def _release() -> dict[str, str]:
@@ -83,11 +84,14 @@ def _agree(stack: Stack, changes: Sequence[Change], says_yes: bool) -> None:
         raise Stop("declined; nothing has changed")
 
 
-def _tell(aws: Aws, stage: Stage, stack: Stack) -> None:
+def _tell(aws: Aws, stage: Stage, stack: Stack, template: Template) -> None:
     """Raises Stop, as `addresses` does."""
     found = addresses(aws, stack)
-    say(f"REST API:     {found.url}")
-    say(f"function URL: {found.function_url or 'none'}")
+    if found.url == found.rest_url:
+        say("function URL: none")
+    else:
+        say(f"function URL: {found.url}{'' if concurrency.is_capped(template, 'APIHandler') else NO_CAP}")
+    say(f"REST API:     {found.rest_url} (for consumers that wait, which have instances of their own there)")
     say(f"SQS clients:  {found.sqs_url}{_how_to_find(urlsplit(found.sqs_url).hostname)}")
     for name, function in sorted(found.functions.items()):
         say(f"  {name:10} {function}")
@@ -108,6 +112,7 @@ def _how_to_find(host: str | None) -> str:
     return f" (this machine does not find it: add '127.0.0.1 {host}' to /etc/hosts)"
 
 
+NO_CAP = " (may use all instances of the account: 'concurrency' in the stage says how many)"
 FIRST_RIGHTS = '[{"operations":["produce","consume","read","admin"],"topics":"*","groups":"*"}]'
 
 

@@ -82,13 +82,14 @@ def package(stage: Stage, own: Sequence[Path], region: str, out: Path) -> Packag
 
 
 def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template:
-    """What Chalice generates, and laid over it, in this order: the parts, the settings and the template of the stage,
+    """What Chalice generates, and laid over it, in this order: the parts, the stage's settings, capacity and template,
     the deployer's files. Raises Stop if one cannot be read, or a source of events is wrong."""
     access = PARTS.parent / "access" / f"{stage.access}.yaml"
     parts = [*sorted(PARTS.glob("*.yaml")), *([access] if access.exists() else [])]
     environment = {"Globals": {"Function": {"Environment": {"Variables": stage.environment}}}}
     mine = map(load_template, own)
-    whole: Template = reduce(merged, [*map(load, parts), environment, stage.template, *mine], generated)
+    layers = [*map(load, parts), environment, stage.capacity, stage.template, *mine]
+    whole: Template = reduce(merged, layers, generated)
     sources.check(whole)
     return whole if stage.has_alarms else without_alarms(whole)
 

@@ -4,6 +4,10 @@
 
     access: tokens      # or iam, or none: everybody who knows the URL may do everything
     alarms: off         # on by default; each costs $0.10 a month
+    concurrency: 400    # instances of the function for HTTP requests, at most; all that the account has by default
+    warm_throughput:    # units a second that the table serves from its first second on; DynamoDB's own by default
+      read: 24000
+      write: 20000
     tags:               # of the stack, and so of its resources; costs can be told apart by them
       team: payments
     settings:           # environment variables of all functions, see docs/running.md
@@ -27,9 +31,14 @@ PARTS = INFRA / "parts"
 STAGES = INFRA / "stages"
 
 ACCESSES = ("tokens", "iam", "none")
-KEYS = ("access", "alarms", "tags", "settings", "template")
+KEYS = ("access", "alarms", "concurrency", "warm_throughput", "tags", "settings", "template")
+MAPPINGS = ("settings", "template", "tags", "warm_throughput")
 CHOICES = {"DECANT_LOG": ("json", "off"), "DECANT_FUNCTION_ACCESS": ("iam", "tokens")}
 """Settings that have only these values: with another one no function would start."""
+
+CONCURRENCY_MIN = 1
+WARM_UNITS_MIN = {"read": 12_000, "write": 4_000}
+"""A second: every new table on demand serves these, and DynamoDB takes no less."""
 
 TAGS_MAX, TAG_NAME_CHARS_MAX, TAG_CHARS_MAX = 40, 128, 256
 """AWS takes 50 tags of a resource, some of them ours, Chalice's and its own."""
@@ -46,6 +55,8 @@ class Stage:
     template: Template = field(default_factory=dict)
     has_alarms: bool = True
     own_tags: dict[str, str] = field(default_factory=dict)
+    concurrency: int | None = None
+    warm_throughput: dict[str, int] = field(default_factory=dict)
 
     @property
     def stack(self) -> str:
@@ -58,6 +69,14 @@ class Stage:
     @property
     def environment(self) -> dict[str, str]:
         return {**self.settings, "DECANT_ACCESS": self.access}
+
+    @property
+    def capacity(self) -> Template:
+        """Laid over the parts: the most instances, and the least units of the table."""
+        cap = {"ReservedConcurrentExecutions": self.concurrency} if self.concurrency else {}
+        warm = {f"{name.capitalize()}UnitsPerSecond": units for name, units in self.warm_throughput.items()}
+        table = {"WarmThroughput": warm} if warm else {}
+        return {"Resources": {"APIHandler": {"Properties": cap}, "Table": {"Properties": table}}}
 
 
 def read_stage(name: str, folder: Path = STAGES) -> Stage:
@@ -83,11 +102,12 @@ def _checked(name: str, path: Path, content: Template) -> Stage:
     has_alarms = content.get("alarms", True)
     if not isinstance(has_alarms, bool):
         raise Stop(f"'alarms' in {path} must be on or off; it is {has_alarms!r}")
-    settings, template, tags = (_mapping(content, key, path) for key in ("settings", "template", "tags"))
+    settings, template, tags, warm = (_mapping(content, key, path) for key in MAPPINGS)
+    _check_capacity(content.get("concurrency"), warm, path)
     _check_settings(settings, access, path)
     _check_tags(tags, path)
     check_mappings(template, path)
-    return Stage(name, access, settings, template, has_alarms, tags)
+    return Stage(name, access, settings, template, has_alarms, tags, content.get("concurrency"), warm)
 
 
 def _mapping(content: Template, key: str, path: Path) -> dict[str, Any]:
@@ -95,6 +115,20 @@ def _mapping(content: Template, key: str, path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Stop(f"'{key}' in {path} must be a mapping")
     return value
+
+
+def _check_capacity(concurrency: Any, warm: dict[str, Any], path: Path) -> None:
+    if concurrency is not None:
+        _check_number("'concurrency'", concurrency, CONCURRENCY_MIN, path)
+    for name, units in warm.items():
+        if name not in WARM_UNITS_MIN:
+            raise Stop(f"'warm_throughput' in {path} has 'read' and 'write', in units a second; it has {name!r}")
+        _check_number(f"'{name}' in 'warm_throughput'", units, WARM_UNITS_MIN[name], path)
+
+
+def _check_number(what: str, value: Any, least: int, path: Path) -> None:
+    if type(value) is not int or value < least:
+        raise Stop(f"{what} of {path} must be a whole number, {least} or more; it is {value!r}")
 
 
 def _check_settings(settings: dict[str, Any], access: str, path: Path) -> None:

@@ -45,9 +45,8 @@ def deployed(ministack: Ministack, packages: Path) -> Deployment:
 @pytest.fixture(scope="session")
 def delayed(deployed: Deployment) -> str:
     """The id of a message that is due in a second, of a topic that nobody pops."""
-    front = deployed.by_function_url
-    assert front.call("PUT", "/topics/later")[0] == 201
-    status, stored = front.call("POST", "/topics/later/messages", {"messages": [{"body": "late", "delay_ms": 1000}]})
+    assert deployed.call("PUT", "/topics/later")[0] == 201
+    status, stored = deployed.call("POST", "/topics/later/messages", {"messages": [{"body": "late", "delay_ms": 1000}]})
     assert (status, stored["messages"][0]["offset"]) == (200, None)
     return str(stored["messages"][0]["message_id"])
 

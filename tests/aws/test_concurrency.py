@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError
 
-from infra import concurrency
+from infra import concurrency, deploying
+from infra.addresses import Addresses
 from infra.errors import Stop
 from infra.packaging import Package, complete
-from infra.stage import STAGES, read_stage
+from infra.stage import STAGES, Stage, read_stage
 
 
 def checked(reserved: dict[str, Any], total: int = 1_000, unreserved: int | None = None, held: int = 0) -> None:
@@ -70,3 +72,18 @@ def test_who_may_not_ask_for_the_limits_may_deploy(capsys: pytest.CaptureFixture
 def test_no_stage_reserves_what_nobody_asked_for(path: Any, package: Package) -> None:
     template = complete(package.template, read_stage(path.stem), [])
     assert concurrency._reserved(template) == {}
+
+
+@pytest.mark.parametrize("stage", [Stage("small", "tokens"), Stage("large", "tokens", concurrency=400)])
+def test_the_function_url_is_told_first_and_whether_anything_caps_it(
+    stage: Stage, package: Package, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Addresses("https://function", "https://rest", "https://function", {}, "table")
+    monkeypatch.setattr(deploying, "addresses", lambda _aws, _stack: found)
+    deploying._tell(Mock(region="eu-central-1"), stage, Mock(), complete(package.template, stage, []))
+    said = capsys.readouterr()
+    first, second, *_ = said.err.splitlines()
+    assert first.startswith("function URL: https://function")
+    assert ("may use all instances" in first) == (stage.concurrency is None)
+    assert second.startswith("REST API:     https://rest")
+    assert json.loads(said.out)["url"] == "https://function"

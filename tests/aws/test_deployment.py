@@ -34,7 +34,7 @@ def _popped(group: Deployment, *acked: str) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("delayed")  # early, so that nobody waits for it later
 def test_messages_are_produced_popped_and_acked_on_each_front(orders: Deployment) -> None:
-    for front in (orders, orders.by_function_url):
+    for front in (orders, orders.by_rest_api):
         sent = [{"body": f"text {front.url}"}, {"body_base64": "AP8="}]
         status, stored = front.call("POST", "/topics/orders/messages", {"messages": sent})
         assert (status, len(stored["messages"])) == (200, 2)
@@ -70,7 +70,7 @@ def test_large_bodies_are_kept_in_the_bucket(orders: Deployment) -> None:
 
 
 def test_paths_and_methods_that_are_not_there_are_problems(orders: Deployment) -> None:
-    for front in (orders, orders.by_function_url):
+    for front in (orders, orders.by_rest_api):
         assert front.call("GET", "/nowhere")[1]["code"] == "NotFound"
         status, problem = front.call("POST", "/topics/orders", {})
         assert (status, problem["code"]) == (405, "MethodNotAllowed")
@@ -79,7 +79,7 @@ def test_paths_and_methods_that_are_not_there_are_problems(orders: Deployment) -
 def test_calls_without_the_right_are_denied_on_each_front(orders: Deployment) -> None:
     rights = '[{"operations": ["produce"], "topics": "orders", "groups": "*"}]'
     producer = new_token(orders.ministack, "producer", rights)
-    for front in (orders, orders.by_function_url):
+    for front in (orders, orders.by_rest_api):
         for token in (None, "dct_AAAAAAAAAAAAAAAA_" + "a" * 43):
             status, problem = front.with_token(token).call("GET", "/topics/orders")
             assert (status, problem["code"]) == (401, "Unauthenticated")

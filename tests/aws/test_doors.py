@@ -45,7 +45,7 @@ def found_at(monkeypatch: pytest.MonkeyPatch, host: str | None, address: str, po
 @pytest.fixture
 def url(deployed: Deployment, monkeypatch: pytest.MonkeyPatch) -> str:
     """The function URL under the host that it has in AWS, which clients sign: it is found at the emulator."""
-    host = f"{deployed.function_url.rsplit('/', 1)[1]}.lambda-url.{REGION}.on.aws"
+    host = f"{deployed.url.rsplit('/', 1)[1]}.lambda-url.{REGION}.on.aws"
     at = urlsplit(deployed.ministack.endpoint)
     found_at(monkeypatch, host, str(at.hostname), at.port)
     return f"http://{host}"

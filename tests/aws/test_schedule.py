@@ -13,7 +13,7 @@ SCHEDULE_SECONDS = 90
 def test_the_schedule_delivers_what_is_due(deployed: Deployment, delayed: str) -> None:
     """Nobody pops, and looking delivers nothing."""
     give_up_at = time.monotonic() + SCHEDULE_SECONDS
-    while (status := deployed.by_function_url.call("GET", f"/topics/later/messages/{delayed}")[0]) != 200:
+    while (status := deployed.call("GET", f"/topics/later/messages/{delayed}")[0]) != 200:
         assert status == 404
         assert time.monotonic() < give_up_at, "no sweep has delivered it"
         time.sleep(1)

@@ -50,8 +50,21 @@ def test_a_stage_that_does_not_say_who_may_call_it_is_refused(tmp_path: Path, te
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("acces: iam", "has a key 'acces'; keys are access, alarms, tags, settings, template"),
+        (
+            "acces: iam",
+            "has a key 'acces'; keys are access, alarms, concurrency, warm_throughput, tags, settings, template",
+        ),
         ("alarms: none", "'alarms' in .* must be on or off; it is 'none'"),
+        ("concurrency: many", "'concurrency' of .* must be a whole number, 1 or more; it is 'many'"),
+        ("concurrency: 0", "'concurrency' of .* must be a whole number, 1 or more; it is 0"),
+        ("concurrency: yes", "'concurrency' of .* must be a whole number, 1 or more; it is True"),
+        ("warm_throughput: 20000", "'warm_throughput' in .* must be a mapping"),
+        (
+            "warm_throughput: {writes: 9000}",
+            "'warm_throughput' in .* 'read' and 'write', in units a second; .* 'writes'",
+        ),
+        ("warm_throughput: {write: 9e3}", "'write' in 'warm_throughput' of .* whole number, 4000 or more; it is '9e3'"),
+        ("warm_throughput: {read: 4000}", "'read' in 'warm_throughput' of .* whole number, 12000 or more; it is 4000"),
         ("tags: text", "'tags' in .* must be a mapping"),
         ("tags: {team: 7}", "'team' in 'tags' of .* must be a text, in quotes, of at most 256 characters; it is 7"),
         ("tags: {aws:team: a}", "'tags' in .* does not begin with 'aws:'; it is 'aws:team'"),
@@ -69,6 +82,34 @@ def test_a_stage_that_does_not_say_who_may_call_it_is_refused(tmp_path: Path, te
 def test_mistakes_in_a_stage_are_named(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(Stop, match=reason):
         _stage(tmp_path, f"access: tokens\n{text}")
+
+
+def test_a_stage_caps_the_function_that_answers_http_requests_and_no_other(tmp_path: Path) -> None:
+    resources = _whole(_stage(tmp_path, "access: tokens\nconcurrency: 400"), [])["Resources"]
+    capped = {name for name, each in resources.items() if "ReservedConcurrentExecutions" in each.get("Properties", ())}
+    assert capped == {"APIHandler"}
+    assert resources["APIHandler"]["Properties"]["ReservedConcurrentExecutions"] == 400
+
+
+def test_a_stage_says_what_its_table_serves_from_the_first_second_on(tmp_path: Path) -> None:
+    table = _whole(_stage(tmp_path, "access: tokens\nwarm_throughput: {write: 20000}"), [])["Resources"]["Table"]
+    assert table["Properties"]["WarmThroughput"] == {"WriteUnitsPerSecond": 20_000}
+    table = _whole(_stage(tmp_path, "access: tokens"), [])["Resources"]["Table"]
+    assert "WarmThroughput" not in table["Properties"]
+
+
+def test_files_of_the_deployer_change_the_capacity_too(tmp_path: Path) -> None:
+    stage = _stage(tmp_path, "access: tokens\nconcurrency: 400\nwarm_throughput: {read: 24000, write: 20000}")
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "Resources:\n"
+        "  APIHandler: {Properties: {ReservedConcurrentExecutions: null}}\n"
+        "  Table: {Properties: {WarmThroughput: {ReadUnitsPerSecond: 30000}}}\n"
+    )
+    resources = _whole(stage, [own])["Resources"]
+    assert "ReservedConcurrentExecutions" not in resources["APIHandler"]["Properties"]
+    warm = resources["Table"]["Properties"]["WarmThroughput"]
+    assert warm == {"ReadUnitsPerSecond": 30_000, "WriteUnitsPerSecond": 20_000}
 
 
 def test_a_stage_has_tags_of_its_own_beside_ours(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ RETAINED = {"Table", "Bodies", "Exports"}
 @pytest.fixture(scope="module")
 def templates(package: Package) -> dict[str, Any]:
     """Laying the parts over a template that has them changes nothing but what stages say."""
-    prod, *others = [read_stage("prod"), *(Stage(access, access) for access in ACCESSES)]
+    size: Any = {"concurrency": 400, "warm_throughput": {"read": 24_000, "write": 20_000}}
+    prod, *others = [read_stage("prod"), *(Stage(access, access, **size) for access in ACCESSES)]
     templates = {stage.name: complete(package.template, stage, []) for stage in (prod, *others)}
     return {**templates, "examples": complete(package.template, prod, sorted(EXAMPLES.glob("*.yaml")))}
 

@@ -30,6 +30,22 @@ def test_a_thousand_leases_at_most_triple_the_cpu_of_a_claim_and_ack() -> None:
     assert many <= CPU_RATIO_MAX * one, f"{one / 1_000:.0f} and {many / 1_000:.0f} us"
 
 
+def test_a_claim_writes_a_unit_for_each_33_leases_of_its_cursor() -> None:
+    """The figures of docs/costs.md."""
+    store, clock = MemoryStore(), Clock()
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {})
+    costs = {}
+    for leases in range(501):
+        clock.ms += 10
+        api.produce("t", {"messages": [{"body": "paid"}]})
+        before = store.meter.copy()
+        api.pop("t", "g", {"max_messages": 1, "invisible_ms": 3_600_000})
+        costs[leases] = store.meter.since(before).write_units
+    assert [costs[leases] for leases in (30, 100, 200, 500)] == [1, 3, 6, 15]
+
+
 def _claim_and_ack_ns(api: Any, topic: str) -> int:
     began = time.thread_time_ns()
     taken = api.pop(topic, "g", {"max_messages": TAKEN})["messages"]

@@ -26,7 +26,7 @@ ANSWER_SECONDS = 60
 class Deployment:
     ministack: Ministack
     url: str
-    function_url: str
+    rest_url: str
     sqs_url: str
     functions: dict[str, str]
     table: str
@@ -36,8 +36,8 @@ class Deployment:
         return replace(self, token=token)
 
     @property
-    def by_function_url(self) -> Deployment:
-        return replace(self, url=self.function_url)
+    def by_rest_api(self) -> Deployment:
+        return replace(self, url=self.rest_url)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """The status, and the JSON of the answer."""
