@@ -3,7 +3,7 @@ store, whose meter bills as DynamoDB does. Time is virtual and chance seeded, so
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -17,6 +17,7 @@ from chalicelib.log.segment import Segment
 from chalicelib.service import Service
 from chalicelib.store import Range
 from chalicelib.table import keys
+from chalicelib.table.writes import Key
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore
 
@@ -94,17 +95,20 @@ class _Loop:
         total.round_trips += cost.round_trips
 
     def trim_writes(self) -> float:
-        """Of one message: what sweeps write a week later, beyond what they write when nothing is left to trim."""
+        """Of one message: what sweeps a week later write to remove it, without two writes an hour for appointments."""
         self._pass(7 * DAY_MS)
-        busy, idle = self._swept(), self._swept()
-        return (busy - idle) / self._trimmed()
+        remove_all, removed = self._store.remove_all, Meter()
 
-    def _swept(self) -> float:
-        before = self._store.meter.copy()
+        def remove(wanted: Sequence[Key]) -> None:
+            before = self._store.meter.copy()
+            remove_all(wanted)
+            removed.write_units += self._store.meter.since(before).write_units
+
+        self._store.remove_all = remove  # type: ignore[assignment, method-assign]
         for _ in range(_SWEEPS):
             self._pass(HOUR_MS)
             self._service.sweeps.expire()
-        return self._store.meter.since(before).write_units
+        return removed.write_units / self._trimmed()
 
     def _trimmed(self) -> int:
         """How many messages are gone: the offset at which the first segment that is left begins."""

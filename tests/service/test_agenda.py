@@ -294,9 +294,7 @@ def test_appointments_of_a_deleted_topic_and_group_end(api: Api, store: MemorySt
     assert appointments(store) == []
 
 
-def test_alarms_pushes_and_leaving_queues_stay_on_the_agenda_while_they_have_work(
-    api: Api, store: MemoryStore, clock: Clock
-) -> None:
+def test_what_has_work_left_stays_on_the_agenda(api: Api, store: MemoryStore, clock: Clock) -> None:
     api.put_group("t", "watched", {"alarm": {"ready": 1}})
     api.put_group("t", "called", {"push": {"url": "https://example.com/hook"}})
     minutes(api, clock, 10)
