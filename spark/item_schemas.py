@@ -59,6 +59,7 @@ KINDS: dict[str, StructType | None] = {
         delays=_BOOL,
     ),
     "grave": struct(queues=_INT, delays=_BOOL),
+    "listed_topic": None,
     "directory": None,
     "group": struct(
         name=_STRING,

@@ -116,7 +116,7 @@ class Groups:
         try:
             self._store.write_together([*group.create(made), topics.note_group(topic)])
         except Refused as refused:
-            if not refused.before or refused.before["pk"] == keys.topics():
+            if not refused.before or refused.before["pk"] == topic.key.pk:
                 raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
             raise
         self._keep_draining(topic)

@@ -215,11 +215,11 @@ class SqsQueues:
         now = self._runtime.now()
         topic = Topic(wanted.topic, self._runtime.name(_ID_CHARS), now, for_sqs=True, **wanted.topic_settings)
         group = self._new_group(topic, wanted)
-        made = [sqs_queue.create(self._new(wanted, topic, group)), topics.create(topic), *groups.create(group)]
+        made = [sqs_queue.create(self._new(wanted, topic, group)), *topics.create(topic), *groups.create(group)]
         try:
             self._write_together(made)
         except Refused as refused:
-            if not refused.before or refused.before["pk"] != keys.topics():
+            if not refused.before or refused.before["pk"] != topic.key.pk:
                 raise
             self._take_again(wanted, Topic.of(refused.before))  # there was no record at that moment
         finally:
@@ -330,7 +330,7 @@ class SqsQueues:
         topic = standing.topic
         removal = [sqs_queue.remove(standing.queue), *groups.remove(standing.group)]
         if with_topic:
-            removal += [topics.remove(topic), topics.bury(topic)]
+            removal += topics.remove(topic)
         elif topic.for_sqs:  # of two that go at once, one must see that it is the last
             removal.append(topics.change(topic, {}, self._runtime.now()))
         return removal

@@ -69,7 +69,7 @@ class Topics:
                 raise unfit from None
             return Topic.of(items[0])
         try:
-            self._store.write_together([creation])
+            self._store.write_together(creation)
         except Refused as refused:
             return Topic.of(refused.before)
         return None
@@ -84,13 +84,13 @@ class Topics:
         """Up to `limit` topics of those whose names are shown, and the token of the next page (None: no more topics).
         The token names a topic, so that has to be one that is shown."""
         items, rest = page(self._store, keys.topics(), limit, token)
-        shown = [item for item in items if is_shown(item["sk"])]
+        shown = [item["sk"] for item in items if is_shown(item["sk"])]
         while rest is not None and len(shown) < limit:
             items, rest = page(self._store, keys.topics(), PAGE_MAX, rest)
-            shown += [item for item in items if is_shown(item["sk"])]
+            shown += [item["sk"] for item in items if is_shown(item["sk"])]
         if len(shown) > limit or rest is not None:
-            rest = token_of(shown[limit - 1]["sk"])
-        return [Topic.of(item) for item in shown[:limit]], rest
+            rest = token_of(shown[limit - 1])
+        return self._catalogue.topics_named(shown[:limit]), rest
 
     def delete(self, deleted: Topic) -> None:
         """Deletes the topic, which makes everything under its id unreachable, and then its remains as far as time and
@@ -99,7 +99,7 @@ class Topics:
         while current.id == deleted.id:
             self._catalogue.forget(deleted.name)
             try:
-                self._store.write_together([topic.remove(current), topic.bury(current)])
+                self._store.write_together(topic.remove(current))
                 break
             except Refused:  # another caller changed or deleted it since it was read
                 try:

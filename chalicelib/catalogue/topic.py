@@ -104,7 +104,7 @@ class Topic(TopicSettings):
         scaling = Scaling.of(given["queues"], item) if "placements" in item else None
         is_auto = item.get("queues_auto", False)
         has = ("delays" in item, past, "pushes" in item, scaling, "for_sqs" in item, is_auto, "alarms" in item)
-        return cls(item["sk"], item["id"], item["created_at_ms"], item["version"], *has, **given)
+        return cls(keys.topic_name(item["pk"]), item["id"], item["created_at_ms"], item["version"], *has, **given)
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
@@ -178,13 +178,14 @@ class Topic(TopicSettings):
         return (stored_at_ms + self.retention_ms + limits.EXPIRED_KEPT_MS) // limits.SECOND_MS + 1
 
 
-def create(topic: Topic) -> Write:
-    """Raises InvalidField for settings that do not fit each other."""
+def create(topic: Topic) -> list[Write]:
+    """Creates the topic and lists it, unless one of this name exists: then the rejected write returns it. A
+    transaction. Raises InvalidField for settings that do not fit each other."""
     topic.known_zones.demand_queues(topic.queues)
     made = {field: getattr(topic, field) for field in ("created_at_ms", "version", *DEFAULTS)}
-    return settings.create(
-        topic.key, topic.id, {**made, "for_sqs": topic.for_sqs or None, "queues_auto": topic.queues_auto or None}
-    )
+    flags = {"for_sqs": topic.for_sqs or None, "queues_auto": topic.queues_auto or None}
+    listing = Write(keys.listed_topic(topic.name), (), (Set(("listed",), topic.id),))
+    return [settings.create(topic.key, topic.id, {**made, **flags}), listing]
 
 
 def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
@@ -248,15 +249,15 @@ def note_group(topic: Topic) -> Write:
     return Write(topic.key, (Equals(("id",), topic.id),), (Add(("version",), 1),))
 
 
-def remove(topic: Topic) -> Write:
-    """Deletes the topic if it is as it was read: it may have got more queues since, which `bury` has to name."""
+def remove(topic: Topic) -> list[Write]:
+    """Deletes the topic if it is as it was read, since it may have got more queues, and its place in the list; and
+    records in a grave what is left of it. A transaction: an existing topic must never have a grave."""
     removal = settings.remove(topic.key, topic.id)
-    return replace(removal, guards=(*removal.guards, Equals(("version",), topic.version)))
+    removal = replace(removal, guards=(*removal.guards, Equals(("version",), topic.version)))
+    return [removal, Write(keys.listed_topic(topic.name), (), (RemoveItem(),)), _bury(topic)]
 
 
-def bury(topic: Topic) -> Write:
-    """Records that the log of a topic is to be removed. Send it in the transaction that deletes the topic, since an
-    existing topic must never have such a record."""
+def _bury(topic: Topic) -> Write:
     return Write(keys.grave(topic.id), (), (Set(("queues",), topic.most), Set(("delays",), topic.delays)))
 
 

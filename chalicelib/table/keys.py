@@ -25,17 +25,27 @@ FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
 SETTINGS = "settings"
-"""The sort key of a group's settings in its partition."""
+"""The sort key of the settings of a topic or a group in its partition."""
 AFTER = " "
 """Appended to a name, sorts after that name and before any longer one (names contain no spaces)."""
 
 
 def topics() -> str:
+    """The list of topics."""
     return "topics"
 
 
-def topic(name: str) -> Key:
+def listed_topic(name: str) -> Key:
     return Key(topics(), name)
+
+
+def topic(name: str) -> Key:
+    return Key(f"topic#{name}", SETTINGS)
+
+
+def topic_name(partition: str) -> str:
+    """The name of the topic with this partition."""
+    return partition.partition("#")[2]
 
 
 def graves() -> str:

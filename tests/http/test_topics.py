@@ -159,7 +159,7 @@ def test_ids_of_a_deleted_topic_find_nothing_in_the_one_made_again(client: Clien
 def test_deleting_a_topic_leaves_nothing_but_the_end_of_its_log(client: Client, topic: Topic) -> None:
     topic.produce(*["x" * 2_000] * 40)
     topic.produce({"body": "y" * 1_000_000})
-    topic_id = client.store._items["topics"][topic.name]["id"]
+    topic_id = client.store._items[f"topic#{topic.name}"]["settings"]["id"]
     group = topic.group("billing", max_attempts=1)
     group.nack(*group.take(10))
     topic.delete()

@@ -75,7 +75,7 @@ def api(store: MemoryStore, clock: Clock) -> Api:
 
 def with_idle_topics(api: Api, store: MemoryStore, topics: int) -> None:
     """More topics like `t`."""
-    [topic] = store.read([Range(keys.topics(), keys.FIRST, keys.LAST)])[0]
+    [topic] = store.read([Keys([keys.topic("t")])])[0]
     own = [
         item
         for pk in list(store._items)
@@ -85,7 +85,8 @@ def with_idle_topics(api: Api, store: MemoryStore, topics: int) -> None:
     for number in range(1, topics):
         name = f"{number:08d}"
         store.put_all([{**item, "pk": item["pk"].replace(topic["id"], name)} for item in own])
-        store.put_all([{**topic, "sk": f"t{name}", "id": name}])
+        store.put_all([{**topic, **keys.topic(f"t{name}")._asdict(), "id": name}])
+        store.put_all([{**keys.listed_topic(f"t{name}")._asdict(), "listed": name}])
 
 
 def idle_round(topics: int) -> tuple[float, float, int]:

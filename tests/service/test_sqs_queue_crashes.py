@@ -94,8 +94,8 @@ SCENES = {
 
 def wrong(scene: Scene, names: set[str]) -> Iterator[str]:
     """What must not be, after these operations began."""
-    records, stored = scene.items(keys.sqs_queues()), scene.items(keys.topics())
-    topic = stored.get("orders")
+    records, stored = scene.items(keys.sqs_queues()), scene.items(keys.topic("orders").pk)
+    topic = stored.get(keys.SETTINGS)
     listed = scene.items(keys.groups(topic["id"])) if topic else {}
     for name, record in records.items():
         is_whole = topic and topic["id"] == record["tid"] and record["group"] in listed

@@ -136,7 +136,7 @@ def test_the_remains_of_a_deleted_topic_are_removed() -> None:
     bodies = noise(3, 20_000)
     api.produce("t0", {"messages": [{"body": body, "queue": queue} for queue in (0, last) for body in bodies]})
     api.produce("t0", {"messages": [{"body": "a", "queue": last, "delay_ms": HOUR_MS}]})
-    topic_id = store.read([Range("topics", " ", "~")])[0][0]["id"]
+    topic_id = store.read([Range("topics", " ", "~")])[0][0]["listed"]
     logs = [Range(f"log#{topic_id}#{queue}", " ", "~") for queue in (0, last)]
     api.delete_topic("t0")
     assert all(segment["entries"] for items in store.read(logs) for segment in items)
@@ -184,7 +184,7 @@ def test_a_sweep_that_meets_trouble_does_the_rest_and_fails(sweep: str) -> None:
         api.produce(topic, {"messages": [{"body": "a", **({"delay_ms": 100} if sweep == "forward" else {})}]})
         api.pop(topic, "g", {"invisible_ms": 100})
     clock.sleep(100)
-    first = store.read([Range(keys.topics(), keys.FIRST, keys.LAST)])[0][0]["id"]
+    first = store.read([Range(keys.topics(), keys.FIRST, keys.LAST)])[0][0]["listed"]
     alone, together = store.write, store.write_together
 
     def write(write: Write) -> Item:

@@ -56,7 +56,7 @@ def unappointed(store: PastStore) -> Iterator[str]:
 
 
 def _waiting(store: PastStore) -> Iterator[Waiting]:
-    topics = {item["id"]: (key.sk, until_ms) for key, _, until_ms, item in store.lives(keys.topics())}
+    topics = {item["id"]: (keys.topic_name(key.pk), until_ms) for key, _, until_ms, item in store.lives("topic#")}
     for key, since_ms, until_ms, _ in store.lives("delay#"):
         name, gone_ms = topics[_topic_of(key)]
         yield Waiting(FORWARD, name, keys.due_and_entry(key.sk)[0], since_ms, min(until_ms, gone_ms))

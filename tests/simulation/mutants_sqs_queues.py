@@ -40,7 +40,12 @@ def topics_that_the_last_two_queues_leave() -> Any:
 @planted
 def topics_that_go_with_others_groups() -> Any:
     """A queue takes its topic along although another group has come meanwhile."""
-    return replaced(sqs_queues, "topics", remove=lambda gone: _without(topic.remove(gone), "version"))
+
+    def remove(gone: Any) -> list[Write]:
+        removal, *rest = topic.remove(gone)
+        return [_without(removal, "version"), *rest]
+
+    return replaced(sqs_queues, "topics", remove=remove)
 
 
 @planted

@@ -225,7 +225,7 @@ def note_queues(store: PastStore, names: Names, over_json: bool, history: Histor
         if until == inf:
             since_ms = min(since for of, since, _, other in lives if of == key and other["id"] == item["id"])
             history.queues[key.sk] = QueueLeft(since_ms, item["owns_topic"], frozenset(item["tags"]))
-    topics = [life for life in store.lives(keys.topics()) if life[0] == keys.topic(names.own)]
+    topics = [life for life in store.lives(keys.topic(names.own).pk) if life[0] == keys.topic(names.own)]
     instants = {since for _, since, _, _ in [*lives, *topics]} | {int(until) for *_, until, _ in lives if until < inf}
     for ms in [NEVER_MS] if over_json else [*sorted(instants), NEVER_MS]:
         history.torn += [f"{wrong} at {ms}" for wrong in _torn(store, names, ms, over_json)]

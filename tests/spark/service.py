@@ -253,6 +253,6 @@ def _half_deleted(client: Client) -> None:
     deleted = client.topic("gone")
     deleted.group("left")
     deleted.produce("rest", "of it")
-    item = client.store._items["topics"]["gone"]
+    item = client.store._items["topic#gone"]["settings"]
     topic = topics.Topic.of(item)
-    client.store.write_together([topics.remove(topic), topics.bury(topic)])
+    client.store.write_together(topics.remove(topic))

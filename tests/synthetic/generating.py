@@ -26,7 +26,8 @@ _FILES_OF_ONE = 4
 _DELETED = 3
 """Items of each queue that an incremental export lists as deleted."""
 _KINDS = {
-    "topics": "topic",
+    "topic": "topic",
+    "topics": "listed_topic",
     "groups": "directory",
     "log": "segment",
     "retry": "retry_page",

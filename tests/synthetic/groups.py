@@ -63,7 +63,9 @@ def settings(shape: Shape, topic: int) -> Iterator[dict[str, Any]]:
     topic_id = shape.topic_id(topic)
     about = {"queues": shape.queues, "retention_ms": RETENTION_MS, "index_keys": topic == 0}
     made = {"created_at_ms": START_MS - HOUR_MS, "version": 0}
-    yield {"pk": "topics", "sk": shape.topic_name(topic), "id": topic_id, **about, **made, "delays": True}
+    name = shape.topic_name(topic)
+    yield {"pk": f"topic#{name}", "sk": "settings", "id": topic_id, **about, **made, "delays": True}
+    yield {"pk": "topics", "sk": name, "listed": topic_id}
     for group in GROUPS:
         mode = "broadcast" if group.consumers[0] else "clustering"
         counts = {"invisible_ms": 30_000, "max_attempts": 16, "max_in_flight": 1_000}

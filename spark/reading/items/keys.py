@@ -8,7 +8,8 @@ from typing import NamedTuple
 from spark.reading.items.attributes import Attributes, Malformed
 
 PREFIXES = {
-    "topics": "topic",
+    "topic": "topic",
+    "topics": "listed_topic",
     "graves": "grave",
     "groups": "directory",
     "log": "segment",
@@ -63,6 +64,8 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
     """The item's topic id. Null if the item has no topic, or its topic is gone."""
     if kind == "topic":
         return item.text("id") if item else None
+    if kind == "listed_topic":
+        return item.text("listed") if item else None
     if kind == "grave":
         return key.sk
     return None if key.parts[0] in ("service", "tokens", "agenda", "sqs-queues", "moves") else part_of(key.parts, 1)

@@ -25,7 +25,7 @@ def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
 def _topic(key: Key, item: Attributes) -> dict[str, Any]:
     queues = item.number("queues")
     return {
-        "name": key.sk,
+        "name": part_of(key.parts, 1),
         "queues": queues,
         "readers": item.number("readers") if "readers" in item else queues,
         "most": item.number("most") if "most" in item else queues,
