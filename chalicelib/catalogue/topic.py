@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from chalicelib.base import limits
-from chalicelib.base.errors import InvalidField
+from chalicelib.base.errors import Internal, InvalidField
 from chalicelib.base.fields import Label, check, defaults, optional
 from chalicelib.base.records import record
 from chalicelib.base.schema import flag, integer, one_of
@@ -98,6 +98,8 @@ class Topic(TopicSettings):
 
     @classmethod
     def of(cls, item: Item) -> Topic:
+        """Raises Internal for a topic in another form of the table."""
+        _demand_form(item)
         given = {field: item[field] for field in DEFAULTS if field in item}
         given |= {"zones": Zones.of(item["zones"])} if "zones" in item else {}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
@@ -178,12 +180,21 @@ class Topic(TopicSettings):
         return (stored_at_ms + self.retention_ms + limits.EXPIRED_KEPT_MS) // limits.SECOND_MS + 1
 
 
+def _demand_form(item: Item) -> None:
+    """The form is written in each topic: a topic is read before anything of it, so this costs no read."""
+    if (form := item.get("form", 1)) != keys.FORM:
+        raise Internal(
+            f"topic '{keys.topic_name(item['pk'])}' is stored in form {form}, and this release reads form {keys.FORM}:"
+            " deploy the release that made it, or use another table (docs/operations.md)"
+        )
+
+
 def create(topic: Topic) -> list[Write]:
     """Creates the topic and lists it, unless one of this name exists: then the rejected write returns it. A
     transaction. Raises InvalidField for settings that do not fit each other."""
     topic.known_zones.demand_queues(topic.queues)
     made = {field: getattr(topic, field) for field in ("created_at_ms", "version", *DEFAULTS)}
-    flags = {"for_sqs": topic.for_sqs or None, "queues_auto": topic.queues_auto or None}
+    flags = {"form": keys.FORM, "for_sqs": topic.for_sqs or None, "queues_auto": topic.queues_auto or None}
     listing = Write(keys.listed_topic(topic.name), (), (Set(("listed",), topic.id),))
     return [settings.create(topic.key, topic.id, {**made, **flags}), listing]
 

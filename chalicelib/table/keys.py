@@ -24,6 +24,9 @@ _SEGMENTS_KEPT_MAX = 4_096
 FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
+FORM = 2
+"""The form of the items of the table, with their keys. Raise it with each change after which one release cannot read
+what the other has written."""
 SETTINGS = "settings"
 """The sort key of the settings of a topic or a group in its partition."""
 AFTER = " "

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.table.keys import FORM
 from chalicelib.table.writes import Item, Key, key_of
 from local.memory.private import FolderUnusable, demand_private_file, demand_private_folder
 from local.memory.reserve import RESERVE_BYTES, Reserve, makes_room
@@ -30,8 +31,8 @@ _FILES = (FILE, _WAL, f"{FILE}-shm", f"{FILE}-journal", RESERVE)
 _UNKEPT = "the change cannot be kept in DATA"
 APPLICATION_ID = 0x44434E54
 """Marks the file as ours, in its header."""
-FORMAT = 1
-"""The version of the tables and rows below."""
+FORMAT = FORM
+"""The version of the items, and of the tables below."""
 LOCK_SECONDS = 1
 """How long to wait for a process before us that is about to end."""
 
@@ -120,8 +121,11 @@ class Disk:
             return
         if not self._is_ours():
             raise FolderUnusable(f"{self._path} is not of Decant")
-        if (version := self._pragma("user_version")) > FORMAT:
-            raise FolderUnusable(f"{self._path} is of a newer Decant: it has format {version}, this one reads {FORMAT}")
+        if (version := self._pragma("user_version")) != FORMAT:
+            raise FolderUnusable(
+                f"{self._path} is stored in form {version}, and this release reads form {FORMAT}: run the release that"
+                " made it, or name another folder"
+            )
 
     def _is_new(self) -> bool:
         """Whether nothing was ever kept: the process before may have been killed when it had just made the file."""

@@ -156,6 +156,20 @@ def test_ids_of_a_deleted_topic_find_nothing_in_the_one_made_again(client: Clien
     assert client.get(f"{again.path}/messages/{old}").problem == (404, "MessageNotFound")
 
 
+@pytest.mark.parametrize("form", [None, 1, 3])
+def test_a_topic_in_another_form_is_refused_with_both_numbers(client: Client, topic: Topic, form: int | None) -> None:
+    item = client.store._items[f"topic#{topic.name}"].pop("settings")
+    rest = {name: value for name, value in item.items() if name != "form"}
+    client.store.put_all([{**rest, "form": form} if form else rest])
+    before = {pk: dict(items) for pk, items in client.store._items.items()}
+    fresh = client.another()
+    sent = fresh.post(f"{topic.path}/messages", messages=[{"body": "a"}])
+    for answer in (sent, fresh.get(topic.path), fresh.put(topic.path), fresh.delete(topic.path)):
+        assert answer.problem == (500, "Internal")
+        assert f"is stored in form {form or 1}, and this release reads form 2" in answer.json["detail"]
+    assert client.store._items == before
+
+
 def test_deleting_a_topic_leaves_nothing_but_the_end_of_its_log(client: Client, topic: Topic) -> None:
     topic.produce(*["x" * 2_000] * 40)
     topic.produce({"body": "y" * 1_000_000})

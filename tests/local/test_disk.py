@@ -174,6 +174,11 @@ def newer(folder: Path) -> None:
     sql(folder, f"PRAGMA user_version = {FORMAT + 1}")
 
 
+def older(folder: Path) -> None:
+    Disk(folder).close()
+    sql(folder, f"PRAGMA user_version = {FORMAT - 1}")
+
+
 def emptied(folder: Path) -> None:
     folder.mkdir()
     (folder / FILE).touch()
@@ -185,7 +190,8 @@ BROKEN = {
     "no SQLite": (no_sqlite, "is damaged, or not of Decant"),
     "foreign": (lambda folder: sql(folder, "CREATE TABLE mine (a)"), "is not of Decant"),
     "marked by others": (lambda folder: sql(folder, "PRAGMA application_id = 7"), "is not of Decant"),
-    "newer": (newer, f"is of a newer Decant: it has format {FORMAT + 1}, this one reads {FORMAT}"),
+    "newer": (newer, f"is stored in form {FORMAT + 1}, and this release reads form {FORMAT}: "),
+    "older": (older, f"is stored in form {FORMAT - 1}, and this release reads form {FORMAT}: "),
     "cut off": (cut, "is damaged"),
     "cut to nothing": (emptied, "is empty, and decant.sqlite-wal has changes of it"),
     "no item": (lambda folder: put_raw(folder, b"\x80"), "is damaged"),

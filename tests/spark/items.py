@@ -26,7 +26,7 @@ def payload(data: bytes, entry_id: bytes = ENTRY_ID, piece: int = 0, topic: str 
 
 def topic(name: str = "orders", topic_id: str = TOPIC) -> Item:
     settings = {"queues": 1, "retention_ms": 1000, "index_keys": False, "created_at_ms": 5, "version": 0}
-    return {"pk": "topics", "sk": name, "id": topic_id, **settings}
+    return {"pk": f"topic#{name}", "sk": "settings", "id": topic_id, **settings}
 
 
 def cursor(topic: str = TOPIC) -> Item:

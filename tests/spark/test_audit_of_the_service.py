@@ -49,8 +49,10 @@ def _items(tables: dict[str, dict[str, Item]]) -> list[Item]:
 
 def _renamed(item: Item, seed: int) -> Json:
     """All histories have a topic of one name."""
+    if item["pk"].startswith("topic#"):
+        return {**item, "pk": f"{item['pk']}-{seed}", "retention_ms": 10**12}
     if item["pk"] == "topics":
-        return {**item, "sk": f"{item['sk']}-{seed}", "retention_ms": 10**12}
+        return {**item, "sk": f"{item['sk']}-{seed}"}
     return {**item}
 
 
@@ -62,7 +64,7 @@ def _unique(items: list[Json]) -> list[Json]:
 def _break(items: list[Json]) -> None:
     """In the busy world: a payload and a segment are lost, an entry comes twice, a cursor runs ahead, a letter is
     lost."""
-    ids = {item["sk"].removesuffix("-0"): item["id"] for item in items if item["pk"] == "topics"}
+    ids = {item["sk"].removesuffix("-0"): item["listed"] for item in items if item["pk"] == "topics"}
     items.remove(_first(items, f"payload#{ids['bodies']}"))
     logs = Counter(item["pk"] for item in items if item["pk"].startswith(f"log#{ids['orders']}"))
     items.remove(_first(items, logs.most_common(1)[0][0]))
