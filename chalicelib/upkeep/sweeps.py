@@ -258,8 +258,8 @@ class Sweeps:
             with troubles.kept():
                 self._agenda.has_looked(EXPIRE, looks)
         for items in self._rounds.pages("survey", [keys.topics()], until_ms, every_ms=SURVEYED_EVERY_MS):
-            topics = [*self._rounds.topics([item["sk"] for item in items]).values()]
-            swept += self._survey(topics, until_ms, troubles)
+            listed = [*self._rounds.topics([item["sk"] for item in items]).values()]
+            swept += self._survey(listed, until_ms, troubles)
         troubles.tell()
         return swept
 
