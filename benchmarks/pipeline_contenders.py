@@ -39,12 +39,16 @@ def _plain_rows(folder: str, payloads: dict[str, bytes]) -> Iterator[Row]:
         _, topic_id, number = item["pk"]["S"].split("#")
         queue, offset = int(number), int(item["sk"]["S"])
         for listed in item["entries"]["L"]:
-            entry = listed["M"]
-            entry_id = base64.b64decode(entry["i"]["B"]).hex()
-            at = int(entry["at"]["N"])
+            if "B" in listed:
+                pointer = base64.b64decode(listed["B"])
+                entry_id, at, is_small = pointer[:8].hex(), int.from_bytes(pointer[10:16]), pointer[21] & 1
+                packed = payloads[entry_id]
+            else:
+                entry = listed["M"]
+                entry_id, at = base64.b64decode(entry["i"]["B"]).hex(), int(entry["at"]["N"])
+                packed, is_small = base64.b64decode(entry["d"]["B"]), entry["c"]["S"] == "zstd"
             date = datetime.fromtimestamp(at / 1000, UTC).date()
-            packed = base64.b64decode(entry["d"]["B"]) if "d" in entry else payloads[entry_id]
-            lines = inflate(packed) if entry["c"]["S"] == "zstd" else packed
+            lines = inflate(packed) if is_small else packed
             for line in lines.split(b"\n"):
                 message = orjson.loads(line)
                 body = message["b"].encode() if "b" in message else base64.b64decode(message["B"])

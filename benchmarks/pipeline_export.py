@@ -55,23 +55,30 @@ def _items(queue: int, total: int, per_entry: int) -> Iterator[dict[str, Any]]:
         settings = {"queues": FILES, "retention_ms": 1, "created_at_ms": 1, "version": 0}
         numbers = {name: _n(value) for name, value in settings.items()}
         yield {"pk": _s("topics"), "sk": _s("orders"), "id": _s(TOPIC_ID), "index_keys": {"BOOL": False}, **numbers}
-    base, size, entries = 0, 0, []
+    base, filled = 0, 0
+    entries: list[dict[str, Any]] = []
     for first in range(0, total, per_entry):
         lines = b"\n".join(_line(first + at, chance) for at in range(per_entry))
         small = compress(lines)
         codec, data = ("zstd", small) if len(small) < len(lines) else ("json", lines)
         entry_id = chance.randbytes(8)
-        place = {"d": _b(data)} if len(data) <= INLINE_BYTES_MAX else {"p": _n(1)}
-        if "p" in place:
+        if is_pointer := len(data) > INLINE_BYTES_MAX:
             yield {"pk": _s(f"payload#{TOPIC_ID}#{entry_id.hex()}"), "sk": _s("00"), "data": _b(data)}
-        head = {"i": _b(entry_id), "n": _n(per_entry), "at": _n(AT_MS + first), "c": _s(codec), "w": _n(len(lines))}
-        entries.append({"M": {**head, **place}})
-        size += 60 + (len(data) if "d" in place else 0)
-        if size >= SEGMENT_FULL_BYTES or first + per_entry >= total:
+            entries.append(_b(_pointer(entry_id, per_entry, AT_MS + first, len(lines), codec)))
+        else:
+            head = {"i": _b(entry_id), "n": _n(per_entry), "at": _n(AT_MS + first), "c": _s(codec), "w": _n(len(lines))}
+            entries.append({"M": {**head, "d": _b(data)}})
+        filled += 19 if is_pointer else 60 + len(data)
+        if filled >= SEGMENT_FULL_BYTES or first + per_entry >= total:
             end = base + per_entry * len(entries)
             key = {"pk": _s(f"log#{TOPIC_ID}#{queue}"), "sk": _s(f"{base:015d}")}
-            yield {**key, "end": _n(end), "bytes": _n(size), "entries": {"L": entries}}
-            base, size, entries = end, 0, []
+            yield {**key, "end": _n(end), "bytes": _n(filled), "entries": {"L": entries}}
+            base, filled, entries = end, 0, []
+
+
+def _pointer(entry_id: bytes, count: int, at_ms: int, wire_bytes: int, codec: str) -> bytes:
+    numbers = (count, 2), (at_ms, 6), (wire_bytes, 4), (1, 1), (codec == "zstd", 1)
+    return entry_id + b"".join(number.to_bytes(size) for number, size in numbers)
 
 
 def _line(number: int, chance: Random) -> bytes:

@@ -117,7 +117,7 @@ class Deletion:
             pages = self._pages(spans)
             if items := [item for page in pages for item in page]:
                 # payloads are found by their entries
-                self._payloads.remove(topic_id, [Entry.of(item) for item in items if "i" in item])
+                self._payloads.remove(topic_id, [Entry.of(item["entry"]) for item in items if "entry" in item])
                 self._store.remove_all([key_of(item) for item in items])
             spans = [span for span, page in zip(spans, pages, strict=True) if len(page) == _PAGE]
         return not spans

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from chalicelib.catalogue.topic import Topic
-from chalicelib.delays.decision import NONE, PROMOTED_MAX, Decision, Slot, is_cancelled, mark_cancelled, slot_of
+from chalicelib.delays.decision import (
+    NONE,
+    PROMOTED_MAX,
+    Decision,
+    Slot,
+    is_cancelled,
+    mark_cancelled,
+    slot_of,
+    waiting_entry,
+)
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry
 from chalicelib.log.tails import Tail
@@ -73,7 +82,7 @@ class DecisionChain:
     def remove(self, topic: Topic, waiting: Sequence[Item], delivered: Entry | None = None) -> None:
         """Removes items that are no longer needed, with their payloads, except that of an entry that is delivered as it
         is."""
-        entries = [entry for entry in map(Entry.of, waiting) if delivered is None or entry.id != delivered.id]
+        entries = [entry for entry in map(waiting_entry, waiting) if delivered is None or entry.id != delivered.id]
         self._payloads.remove(topic.id, entries, [key_of(item) for item in waiting])
 
     def _cancel(self, topic: Topic, queue: int, decision: Decision, waiting: Sequence[Item]) -> None:
@@ -82,7 +91,7 @@ class DecisionChain:
                 self._store.write(write)
             except Refused:
                 pass  # it became due since, and is removed
-        self._payloads.remove(topic.id, [Entry.of(item) for item in waiting])
+        self._payloads.remove(topic.id, [waiting_entry(item) for item in waiting])
 
     def _reads(self, topic: Topic, queue: int, newest: Decision, until_ms: int) -> list[Read]:
         """Now, or the latest due time of the newest decision, whose clock may have been ahead."""

@@ -51,6 +51,11 @@ def slot_of(item: Item) -> Slot:
     return Slot(*keys.due_and_entry(item["sk"]))
 
 
+def waiting_entry(item: Item) -> Entry:
+    """The entry of a delayed message."""
+    return Entry.of(item["entry"])
+
+
 def is_cancelled(item: Item) -> bool:
     return "x" in item
 
@@ -58,13 +63,12 @@ def is_cancelled(item: Item) -> bool:
 def wait(topic_id: str, queue: int, due_ms: int, entry: Entry) -> Write:
     """Stores an entry of one message until it is due. Its key is new, so an existing item is this entry, which a repeat
     leaves as it is, with the mark of a cancel."""
-    attributes = tuple(Set((name,), value) for name, value in entry.as_item().items())
-    return Write(keys.delayed(topic_id, queue, due_ms, entry.id), (), attributes)
+    return Write(keys.delayed(topic_id, queue, due_ms, entry.id), (), (Set(("entry",), entry.as_value()),))
 
 
 def mark_cancelled(topic_id: str, queue: int, slot: Slot) -> Write:
     """Keeps the item until it is due; otherwise a late repeat of the write that stored it would restore it."""
-    return Write(slot.key(topic_id, queue), (Exists(("i",)),), (Set(("x",), True),))
+    return Write(slot.key(topic_id, queue), (Exists(("entry",)),), (Set(("x",), True),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class Decision:
         if self.late:
             effects.append(Set(("l",), self.late))
         if self.entry:
-            effects += [Set(("e",), self.entry.as_item()), Set(("b",), self.base)]
+            effects += [Set(("e",), self.entry.as_value()), Set(("b",), self.base)]
         return Write(
             keys.decision(topic_id, queue, self.number),
             (Absent(("at",)),),
@@ -160,7 +164,7 @@ def together(waiting: Sequence[Item]) -> list[Item]:
     chosen: list[Item] = []
     weight = 0
     for item in waiting[:PROMOTED_MAX]:
-        weight += item["w"]
+        weight += waiting_entry(item).wire_bytes
         if chosen and weight > PROMOTED_BYTES_MAX:
             break
         chosen.append(item)

@@ -13,10 +13,10 @@ from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
-from chalicelib.delays.decision import Slot, is_cancelled, slot_of
+from chalicelib.delays.decision import Slot, is_cancelled, slot_of, waiting_entry
 from chalicelib.delays.writer import Waiting
 from chalicelib.log import Log
-from chalicelib.log.segment import Entry, Segment
+from chalicelib.log.segment import Segment
 from chalicelib.store import Keys, Range
 from chalicelib.store.paging import after_place, token_of
 from chalicelib.table import keys
@@ -56,7 +56,7 @@ class DelayedMessages:
             ]
             for queue, items in zip([*after], self._store.read(ranges), strict=True):
                 counted[queue] += sum(
-                    _waits(item, decided) and not Entry.of(item).may_be_purged(purged_at_ms) for item in items
+                    _waits(item, decided) and not waiting_entry(item).may_be_purged(purged_at_ms) for item in items
                 )
                 if len(items) < most or counted[queue] >= most:
                     del after[queue]
@@ -137,7 +137,7 @@ class DelayedMessages:
         return {slot for decision in newest for slot in decision.slots}
 
     def _read(self, topic: Topic, chosen: Sequence[tuple[int, Item]]) -> list[Waiting]:
-        messages = self._payloads.messages(topic.id, [Entry.of(item) for _, item in chosen])
+        messages = self._payloads.messages(topic.id, [waiting_entry(item) for _, item in chosen])
         return [Waiting(messages[slot_of(item).entry_id][0], queue, *slot_of(item)) for queue, item in chosen]
 
 
@@ -152,7 +152,7 @@ def _behind(item: Item) -> str:
 
 def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item]]:
     """The first of these, up to the one that certainly fills a response."""
-    weights = accumulate((item["w"] for _, item in order), initial=0)
+    weights = accumulate((waiting_entry(item).wire_bytes for _, item in order), initial=0)
     return order[: sum(1 for weight in weights if weight <= RESPONSE_JSON_BYTES_MAX)]
 
 

@@ -12,7 +12,15 @@ from chalicelib.base.message import ENTRY_ID_BYTES, LOST
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
-from chalicelib.delays.decision import Decision, inline_bytes_max, is_cancelled, slot_of, together, waiting_ttl
+from chalicelib.delays.decision import (
+    Decision,
+    inline_bytes_max,
+    is_cancelled,
+    slot_of,
+    together,
+    waiting_entry,
+    waiting_ttl,
+)
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry
 from chalicelib.store import Range, Read
@@ -81,7 +89,7 @@ class Promoter:
         """The first of these, and the entry that delivers them. A message with a payload is delivered as it is, so that
         the payload is not written again, unless the payload would expire too early; so is one whose payload another
         caller may have removed at delivery."""
-        entries = [Entry.of(item) for item in waiting]
+        entries = [waiting_entry(item) for item in waiting]
         as_it_is = waiting[:1], replace(entries[0], stored_at_ms=now)
         is_kept = waiting_ttl(slot_of(waiting[0]).due_ms) >= topic.ttl(now)
         if len(entries) == 1 and entries[0].data is None and is_kept:

@@ -79,7 +79,7 @@ class DelayWriter:
         """The item of a delayed message, for the caller's own transaction; only its payload is stored here."""
         [entry] = self.entries(topic, [waiting], waiting.due_ms + STORED_LATE_MS_MAX)
         key = keys.delayed(topic.id, waiting.queue, waiting.due_ms, entry.id)
-        return {**key._asdict(), **entry.as_item()}
+        return {**key._asdict(), "entry": entry.as_value()}
 
     def entries(self, topic: Topic, waiting: Sequence[Waiting], sent_by_ms: int = 0) -> list[Entry]:
         """The entries of these messages, which the caller stores at once, or until `sent_by_ms`. Stores their payloads,

@@ -9,25 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from struct import Struct
 from typing import Any
 
 from chalicelib.base.limits import KIB
 from chalicelib.base.message import Message
 from chalicelib.base.records import record
-from chalicelib.log.packing import pack
+from chalicelib.log.packing import PLAIN, ZSTD, pack
 from chalicelib.table import keys, writes
 from chalicelib.table.writes import Item, Write
 
 SEGMENT_FULL_BYTES = 700
 """With this many bytes of entries a segment is full. With one more small entry and its keys it still fits the kilobyte
-of one write unit, and it holds sixteen pointers, one for each of sixteen writers. No segment has more than twenty
-entries: the smallest counts 36 bytes."""
+of one write unit. No segment has more than 37 entries: the smallest counts 19 bytes."""
 PIECE_BYTES_MAX = 256 * KIB
 """One payload item: the embedded store counts base64, and accepts about 300 KB of the 400."""
 _NAMES_BYTES = 17
 """The names of an entry's attributes, as DynamoDB counts them in a list of maps."""
 _RARE_NAME_BYTES = 2
 """The same for each that few entries have."""
+_UNCOUNTED_BYTES = 4
+"""So many of its bytes a pointer does not count. So 37 fill a segment, one for each of 37 writers, and it still fits
+the kilobyte, for where writers meet, all but tiny entries are pointers."""
+
+_POINTER, _TIME_BYTES = Struct(">8sH6sIBB"), 6
+"""Id, count, time, wire bytes, pieces, flags; then the rare times that the flags tell of."""
+_IS_ZSTD, _HAS_LEAST_TTL, _HAS_FIRST_SENT = 1, 2, 4
+"""The flags of a pointer. Five are free."""
 
 
 @record
@@ -56,15 +64,26 @@ class Entry:
         return cls(entry_id, len(messages), now, codec, wire_bytes, data, 0, *rare)
 
     @classmethod
-    def of(cls, item: Item) -> Entry:
-        place = (item.get("d"), item.get("p", 0))
-        return cls(item["i"], item["n"], item["at"], item["c"], item["w"], *place, item.get("l"), item.get("s"))
+    def of(cls, value: Item | bytes) -> Entry:
+        if isinstance(value, bytes):
+            return _pointer(value)
+        head = (value["i"], value["n"], value["at"], value["c"], value["w"], value["d"])
+        return cls(*head, 0, value.get("l"), value.get("s"))
 
-    def as_item(self) -> dict[str, Any]:
-        place = {"p": self.pieces} if self.data is None else {"d": self.data}
+    def as_value(self) -> dict[str, Any] | bytes:
+        """As an attribute or an element of a list. Equal entries have equal values, so an append recognizes its own."""
+        if self.data is None:
+            return self._as_pointer()
         head = {"i": self.id, "n": self.count, "at": self.stored_at_ms, "c": self.codec, "w": self.wire_bytes}
         rare = {"l": self.least_ttl_ms, "s": self.first_sent_at_ms}
-        return {**head, **place, **{name: value for name, value in rare.items() if value is not None}}
+        return {**head, "d": self.data, **{name: value for name, value in rare.items() if value is not None}}
+
+    def _as_pointer(self) -> bytes:
+        rare = ((_HAS_LEAST_TTL, self.least_ttl_ms), (_HAS_FIRST_SENT, self.first_sent_at_ms))
+        flags = sum(flag for flag, ms in rare if ms is not None) + (_IS_ZSTD if self.codec == ZSTD else 0)
+        stored_at = self.stored_at_ms.to_bytes(_TIME_BYTES, "big")
+        head = _POINTER.pack(self.id, self.count, stored_at, self.wire_bytes, self.pieces, flags)
+        return head + b"".join(ms.to_bytes(_TIME_BYTES, "big") for _, ms in rare if ms is not None)
 
     def may_have_expired(self, now: int) -> bool:
         """Whether the time to live of one of its messages is over."""
@@ -77,16 +96,28 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """How much larger it makes a segment, as DynamoDB counts."""
-        numbers = [self.count, self.stored_at_ms, self.wire_bytes, *([self.pieces] if self.data is None else [])]
-        content = len(self.id) + len(self.codec) + len(self.data or b"")
+        """How much it fills a segment: by its bytes, as DynamoDB counts; a pointer by a few less."""
         rare = [number for number in (self.least_ttl_ms, self.first_sent_at_ms) if number is not None]
+        if self.data is None:
+            return 1 + _POINTER.size + len(rare) * _TIME_BYTES - _UNCOUNTED_BYTES
+        numbers = [self.count, self.stored_at_ms, self.wire_bytes, *rare]
+        content = len(self.id) + len(self.codec) + len(self.data)
         names = _NAMES_BYTES + len(rare) * _RARE_NAME_BYTES
-        return names + content + sum(map(_number_bytes, numbers + rare))
+        return names + content + sum(map(_number_bytes, numbers))
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""
         return replace(self, data=None, pieces=pieces)
+
+
+def _pointer(packed: bytes) -> Entry:
+    entry_id, count, stored_at, wire_bytes, pieces, flags = _POINTER.unpack_from(packed)
+    starts = range(_POINTER.size, len(packed), _TIME_BYTES)
+    times = [int.from_bytes(packed[start : start + _TIME_BYTES], "big") for start in starts]
+    least_ttl_ms = times.pop(0) if flags & _HAS_LEAST_TTL else None
+    first_sent_at_ms = times.pop(0) if flags & _HAS_FIRST_SENT else None
+    codec, stored_at_ms = ZSTD if flags & _IS_ZSTD else PLAIN, int.from_bytes(stored_at, "big")
+    return Entry(entry_id, count, stored_at_ms, codec, wire_bytes, None, pieces, least_ttl_ms, first_sent_at_ms)
 
 
 def _number_bytes(number: int) -> int:
@@ -148,17 +179,17 @@ def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
 
     If the write is rejected, it returns a full segment, at whose `end` the log continues, or none if there had to be
     one. Only a writer that has just seen the previous segment full, or a queue without segments, may create one."""
-    item = entry.as_item()
+    value = entry.as_value()
     is_known: tuple[writes.Guard, ...] = () if may_create else (writes.Exists(("end",)),)
     return Write(
         keys.segment(log, base),
-        (*is_known, HAS_ROOM, writes.Lacks(("entries",), item)),
+        (*is_known, HAS_ROOM, writes.Lacks(("entries",), value)),
         (
             writes.Add(("end",), entry.count, start=base),
-            writes.Append(("entries",), [item]),
+            writes.Append(("entries",), [value]),
             writes.Add(("bytes",), entry.size),
         ),
-        landed=lambda before: item in before.get("entries", ()),
+        landed=lambda before: value in before.get("entries", ()),
     )
 
 

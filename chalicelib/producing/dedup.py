@@ -58,7 +58,7 @@ class Record:
     def as_attributes(self) -> Mapping[str, object]:
         place = {"queue": self.queue, "base": self.base, "create": self.may_create}
         about = {"at": self.at_ms, "ttl": (self.at_ms + DEDUP_MS + EXPIRED_KEPT_MS) // SECOND_MS}
-        return {**about, "entry": self.entry.as_item(), "index": self.index, "due": self.due_ms, **place}
+        return {**about, "entry": self.entry.as_value(), "index": self.index, "due": self.due_ms, **place}
 
     def stands(self, now: int) -> bool:
         return self.at_ms > now - DEDUP_MS
@@ -70,7 +70,7 @@ def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
         keys.dedup(topic_id, dedup_id),
         (Either(Absent(("at",)), AtMost(("at",), record.at_ms - DEDUP_MS)),),
         tuple(Set((name,), value) for name, value in record.as_attributes().items()),
-        landed=lambda before: before["entry"]["i"] == record.entry.id,
+        landed=lambda before: Entry.of(before["entry"]).id == record.entry.id,
     )
 
 

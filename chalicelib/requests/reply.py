@@ -46,7 +46,7 @@ def fingerprint(reply: Message) -> bytes:
 
 def store(correlation: Correlation, entry: Entry, content: bytes, by: Replier | None) -> Write:
     """Stores the reply, unless there is another or the request has timed out. `content`: its fingerprint."""
-    about = {"at": entry.stored_at_ms, "entry": entry.as_item(), "content": content}
+    about = {"at": entry.stored_at_ms, "entry": entry.as_value(), "content": content}
     return _write(correlation, {**about, **(by.as_attributes() if by else {})})
 
 

@@ -63,7 +63,7 @@ class Undecided:
 
     @classmethod
     def of(cls, item: Item) -> Undecided:
-        entry = Entry.of(item)
+        entry = Entry.of(item["entry"])
         queues = item.get("q") or [_ANY_QUEUE] * entry.count
         asked = tuple(None if queue == _ANY_QUEUE else queue for queue in queues)
         return cls(entry, asked, item["after"], item["until"], item["check"], item["checks"])
@@ -89,8 +89,8 @@ class Undecided:
         about = {**times, **asked, "checks": self.checks, "ttl": topic.ttl(self.rollback_at_ms)}
         return Write(
             self.id.key(topic.id),
-            (Absent(("i",)),),
-            tuple(Set((name,), value) for name, value in {**self.entry.as_item(), **about}.items()),
+            (Absent(("entry",)),),
+            (Set(("entry",), self.entry.as_value()), *(Set((name,), value) for name, value in about.items())),
         )
 
     def check(self, topic_id: str, now: int, by: bytes) -> Write:
@@ -104,7 +104,7 @@ class Undecided:
         )
 
     def remove(self, topic_id: str) -> Write:
-        return Write(self.id.key(topic_id), (Exists(("i",)),), (RemoveItem(),))
+        return Write(self.id.key(topic_id), (Exists(("entry",)),), (RemoveItem(),))
 
 
 @record

@@ -47,7 +47,9 @@ def item(slot: Slot, **attributes: object) -> Item:
     ],
 )
 def test_as_many_are_delivered_together_as_an_entry_takes(weights: list[int], count: int) -> None:
-    items: list[Item] = [{"w": weight, "at": place} for place, weight in enumerate(weights)]
+    items: list[Item] = [
+        {"entry": Entry(b"an entry", 1, place, "json", weight, b"").as_value()} for place, weight in enumerate(weights)
+    ]
     assert together(items) == items[:count]
 
 

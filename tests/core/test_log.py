@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import OFFSET_MAX
+from chalicelib.base.limits import KIB, OFFSET_MAX
 from chalicelib.log.segment import (
     HAS_ROOM,
     SEGMENT_FULL_BYTES,
@@ -19,6 +19,7 @@ from chalicelib.log.segment import (
     leave,
     reopen,
 )
+from chalicelib.log.tails import CROWDED_BYTES_MAX
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Write
 from local.memory.evaluate import after, holds
@@ -31,7 +32,7 @@ ENTRIES = st.builds(
     st.just(1_700_000_000_000),
     st.sampled_from(["json", "zstd"]),
     st.integers(1, 10**6),
-    st.binary(max_size=400),
+    st.none() | st.binary(max_size=400),
 )
 
 
@@ -59,7 +60,7 @@ def test_writers_find_a_segment_full_when_readers_find_it_sealed(base: int, entr
     assert segment.is_sealed or not refused
     late = append("log", base, Entry(b"late" * 2, 1, 0, "json", 1, b""), may_create=False)
     assert all(holds(guard, item) for guard in late.guards) == (not segment.is_sealed)
-    assert len(segment.entries) <= 20
+    assert len(segment.entries) <= 37
 
 
 @given(st.integers(0, 10**6), st.lists(ENTRIES, min_size=1, max_size=40, unique_by=lambda entry: entry.id))
@@ -79,10 +80,25 @@ def test_the_bytes_of_a_segment_are_those_of_its_entries(entries: list[Entry]) -
     item, _ = filled(0, entries)
     segment = Segment.of(item or {})
     assert segment.filled_bytes == sum(entry.size for entry in segment.entries)
-    overhead = item_bytes(item or {}) - segment.filled_bytes
+    pointers = sum(entry.data is None for entry in segment.entries)
+    overhead = item_bytes(item or {}) - segment.filled_bytes - 4 * pointers
     assert overhead < 100
     before_last = segment.filled_bytes - segment.entries[-1].size
     assert before_last < SEGMENT_FULL_BYTES
+
+
+def test_pointers_of_37_writers_fit_one_write_unit() -> None:
+    pointers = [Entry(number.to_bytes(8), 256, 1_700_000_000_123, "zstd", 10**6, None, 16) for number in range(40)]
+    item, refused = filled(10**12, pointers)
+    segment = Segment.of({**keys.segment("log#0123456789abcdef#127", 10**12)._asdict(), **(item or {})})
+    assert (segment.is_sealed, list(segment.entries), refused) == (True, pointers[:37], pointers[37:])
+    assert item_bytes(item or {}) <= KIB
+
+
+@given(st.lists(ENTRIES.filter(lambda entry: entry.size <= CROWDED_BYTES_MAX), min_size=1, max_size=40))
+def test_a_segment_in_which_writers_meet_is_written_by_the_unit(entries: list[Entry]) -> None:
+    item, _ = filled(10**12, entries)
+    assert item_bytes(item or {}) <= KIB
 
 
 @pytest.mark.parametrize("is_closed", [False, True])

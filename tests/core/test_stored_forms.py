@@ -29,7 +29,7 @@ DAY_S = 86_400
 TOPIC = Topic("orders", "tid", 0, retention_ms=3_600_000)
 ENTRY = Entry(b"entry-id", 2, NOW, "json", 30, b"data", 0, 700, NOW - 5)
 STORED = {"i": b"entry-id", "n": 2, "at": NOW, "c": "json", "w": 30, "d": b"data", "l": 700, "s": NOW - 5}
-POINTER = {"i": b"entry-id", "n": 2, "at": NOW, "c": "json", "w": 30, "p": 3, "l": 700, "s": NOW - 5}
+POINTER = b"entry-id" + bytes.fromhex("0002 01a3185c5000 0000001e 03 06 0000000002bc 01a3185c4ffb")
 PLAIN = Entry(b"entry-id", 2, NOW, "json", 30, b"data")
 SLOTS = (Slot(NOW, b"message1"), Slot(NOW + 1, b"message2"))
 PACKED = bytes.fromhex("01a3185c5000") + b"message1" + bytes.fromhex("01a3185c5001") + b"message2"
@@ -51,10 +51,14 @@ def made(write: Write, before: Item | None = None) -> dict[str, Any] | None:
 
 
 def test_entries() -> None:
-    assert (ENTRY.as_item(), ENTRY.pointing(3).as_item()) == (STORED, POINTER)
+    assert (ENTRY.as_value(), ENTRY.pointing(3).as_value()) == (STORED, POINTER)
     assert (Entry.of(STORED), Entry.of(POINTER)) == (ENTRY, ENTRY.pointing(3))
     common = {"i": b"entry-id", "n": 2, "at": NOW, "c": "json", "w": 30, "d": b"data"}
-    assert (PLAIN.as_item(), Entry.of(common)) == (common, PLAIN)
+    assert (PLAIN.as_value(), Entry.of(common)) == (common, PLAIN)
+    rare: dict[str, dict[str, Any]] = {"01": {"codec": "zstd"}, "02 0000000002bc": {"least_ttl_ms": 700}}
+    for flags, changed in {"00": {}, "04 000000000005": {"first_sent_at_ms": 5}, **rare}.items():
+        stored, entry = POINTER[:21] + bytes.fromhex(flags), replace(PLAIN.pointing(3), **changed)
+        assert (entry.as_value(), Entry.of(stored)) == (stored, entry)
 
 
 def test_an_entry_knows_its_shortest_life_and_what_was_sent_first() -> None:
@@ -92,7 +96,7 @@ def test_segments() -> None:
     assert (first.key, made(first)) == (("log", "000000000000040"), one)
     item = after(None, first)
     other = Entry(b"another.", 3, NOW, "json", 1, b"x")
-    two = {"end": 45, "entries": [STORED, other.as_item()], "bytes": ENTRY.size + other.size}
+    two = {"end": 45, "entries": [STORED, other.as_value()], "bytes": ENTRY.size + other.size}
     assert made(segment.append("log", 40, other, may_create=False), item) == two
     read = Segment.of(item or {})
     assert read == Segment("log", 40, 42, ENTRY.size, (ENTRY,))
@@ -120,15 +124,16 @@ def test_records_of_dedup_ids() -> None:
     assert dedup.Record.of(after(None, claim) or {}) == RECORD
     assert [allows(claim, {"at": at}) for at in (NOW - DEDUP_MS, NOW - DEDUP_MS + 1)] == [True, False]
     assert [RECORD.stands(NOW + ms) for ms in (DEDUP_MS - 1, DEDUP_MS)] == [True, False]
-    assert claim.landed({"entry": {"i": b"entry-id"}})
-    assert not claim.landed({"entry": {"i": b"another."}})
+    assert all(claim.landed({"entry": entry}) for entry in (STORED, POINTER))
+    assert not claim.landed({"entry": {**STORED, "i": b"another."}})
 
 
 def test_delayed_messages_and_decisions_about_them() -> None:
     waiting = delays.wait("tid", 3, NOW, PLAIN)
-    assert (waiting.key, made(waiting)) == (("delay#tid#3", f"00{NOW}#{b'entry-id'.hex()}"), PLAIN.as_item())
+    item: Item = {"entry": PLAIN.as_value()}
+    assert (waiting.key, made(waiting)) == (("delay#tid#3", f"00{NOW}#{b'entry-id'.hex()}"), item)
     mark = delays.mark_cancelled("tid", 3, Slot(NOW, b"entry-id"))
-    assert made(mark, after(None, waiting)) == {**PLAIN.as_item(), "x": True}
+    assert made(mark, after(None, waiting)) == {**item, "x": True}
     assert not allows(mark, None)
     decision = Decision(4, NOW, b"decider.", SLOTS, ENTRY, 40)
     item = {"at": NOW, "by": b"decider.", "s": PACKED, "e": STORED, "b": 40}
@@ -152,7 +157,7 @@ def test_delayed_messages_and_decisions_about_them() -> None:
 def test_transactions() -> None:
     begin = UNDECIDED.begin(TOPIC)
     until = {"after": 1_000, "until": NOW + 60_000, "check": NOW + 1_000, "checks": 0}
-    item = {**PLAIN.as_item(), **until, "q": [-1, 3], "ttl": TOPIC.ttl(NOW + 60_000)}
+    item = {"entry": PLAIN.as_value(), **until, "q": [-1, 3], "ttl": TOPIC.ttl(NOW + 60_000)}
     assert (begin.key, made(begin)) == (("transactions#tid", f"00{NOW}#{b'entry-id'.hex()}"), item)
     assert not allows(begin, item)
     assert Undecided.of(item) == UNDECIDED

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import message_id
 from chalicelib.delays.decision import PROMOTED_BYTES_MAX, PROMOTED_MAX, together
+from chalicelib.log.segment import Entry
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable
@@ -277,7 +278,7 @@ def test_the_place_of_a_delivered_message_is_no_second_id(topic: Topic, group: G
     group.take_one()
     items = [item for partition in topic.client.store._items.values() for item in partition.values()]
     [entry] = [entry for item in items for entry in item.get("entries", [])]
-    assert found(topic, {"message_id": message_id(entry["i"], 0, 0)}).problem == (404, "MessageNotFound")
+    assert found(topic, {"message_id": message_id(Entry.of(entry).id, 0, 0)}).problem == (404, "MessageNotFound")
 
 
 # -- cancelling -------------------------------------------------------------------------------------------------------
@@ -344,7 +345,10 @@ def test_many_cancelled_messages_hide_none_that_waits(topic: Topic, group: Group
 
 
 def test_messages_are_delivered_together_up_to_a_size() -> None:
-    half, rest, over = ({"w": size} for size in (PROMOTED_BYTES_MAX // 2, 1, PROMOTED_BYTES_MAX + 1))
+    half, rest, over = (
+        {"entry": Entry(b"an entry", 1, 0, "json", size, None).as_value()}
+        for size in (PROMOTED_BYTES_MAX // 2, 1, PROMOTED_BYTES_MAX + 1)
+    )
     assert together([half, half, rest]) == [half, half]
     assert together([over, rest]) == [over]
 

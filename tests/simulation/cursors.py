@@ -11,6 +11,7 @@ from typing import NamedTuple
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease
+from chalicelib.log.segment import Entry
 from chalicelib.table import keys
 from chalicelib.table.keys import queue_of
 from chalicelib.table.writes import Key
@@ -44,7 +45,8 @@ def _appended_ms(store: PastStore, topic: Topic) -> dict[Place, int]:
         queue, first = int(key.pk.split("#")[2]), keys.number_of(key.sk)
         if key.pk not in topic.logs:
             continue
-        for offset in range(max(first, item["end"] - sum(entry["n"] for entry in item["entries"])), item["end"]):
+        held = sum(Entry.of(entry).count for entry in item["entries"])
+        for offset in range(max(first, item["end"] - held), item["end"]):
             appended_ms.setdefault((queue, offset), since_ms)
     return appended_ms
 

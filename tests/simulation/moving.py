@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.dead_letters.move import COUNT, ORIGIN, REASON, SOURCE
+from chalicelib.delays.decision import waiting_entry
 from chalicelib.log.packing import unpack
 from chalicelib.log.segment import Entry
 from chalicelib.service import Service
@@ -74,7 +75,7 @@ def exhume(service: Service, store: PastStore, history: History) -> None:
 def _moved_into(store: PastStore, topic_id: str) -> Iterator[Moved]:
     """What was ever stored there, whether or not it still is."""
     for _, since_ms, _, item in store.lives(keys.delays(topic_id, 0)[:-1]):
-        entry = Entry.of(item)
+        entry = waiting_entry(item)
         [message] = unpack(entry.codec, entry.data if entry.data is not None else _payload(store, topic_id, entry))
         told = message.properties
         queue, offset = map(int, told[ORIGIN].split(":"))

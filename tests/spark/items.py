@@ -10,13 +10,22 @@ TOPIC = "aaaaaaaa"
 ENTRY_ID = bytes(range(8))
 
 
-def entry(data: bytes | None = b'{"b":"one"}', entry_id: bytes = ENTRY_ID, count: int = 1, **more: Any) -> Item:
-    place = {} if data is None else {"d": data}
-    return {"i": entry_id, "n": count, "at": 1_767_225_600_000, "c": "json", "w": 20, **place, **more}
+def entry(data: bytes = b'{"b":"one"}', entry_id: bytes = ENTRY_ID, count: int = 1, **more: Any) -> Item:
+    return {"i": entry_id, "n": count, "at": 1_767_225_600_000, "c": "json", "w": 20, "d": data, **more}
 
 
-def segment(*entries: Item, base: int = 0, queue: int = 0, topic: str = TOPIC) -> Item:
-    end = base + sum(held["n"] for held in entries)
+def pointer(entry_id: bytes, count: int = 1, pieces: int = 1, **more: Any) -> bytes:
+    """An entry whose messages are in pieces. `more`: as the attributes of one that holds its messages."""
+    at: int = more.get("at", 1_767_225_600_000)
+    w: int = more.get("w", 20)
+    times: list[bytes] = [more[name].to_bytes(6, "big") for name in ("l", "s") if name in more]
+    flags = (more.get("c") == "zstd") + 2 * ("l" in more) + 4 * ("s" in more)
+    numbers = count.to_bytes(2, "big") + at.to_bytes(6, "big") + w.to_bytes(4, "big") + bytes([pieces, flags])
+    return entry_id + numbers + b"".join(times)
+
+
+def segment(*entries: Item | bytes, base: int = 0, queue: int = 0, topic: str = TOPIC) -> Item:
+    end = base + sum(int.from_bytes(held[8:10], "big") if isinstance(held, bytes) else held["n"] for held in entries)
     return {"pk": f"log#{topic}#{queue}", "sk": f"{base:015d}", "end": end, "bytes": 70, "entries": list(entries)}
 
 

@@ -14,7 +14,7 @@ from spark import item_schemas
 from spark.frame.job import main
 from spark.jobs.messages import JOB
 from tests.spark.exports import ID, read, write_items
-from tests.spark.items import entry, segment, topic
+from tests.spark.items import entry, pointer, segment, topic
 from tests.spark.service import World, busy_world
 from tests.spark.written import rows_of
 from tests.support.data_dictionary import ITEMS
@@ -70,7 +70,7 @@ def test_a_body_missing_from_s3_goes_to_the_quarantine_alone(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "blobs").mkdir()
-    folder = write_items(tmp_path / "export", [topic(), segment(entry(), entry(None, b"in s3 one", p=0))], files=1)
+    folder = write_items(tmp_path / "export", [topic(), segment(entry(), pointer(b"in s3 1.", pieces=0))], files=1)
     given = ["--export", str(folder), "--tables", str(tmp_path / "tables"), "--blobs", str(tmp_path / "blobs")]
     assert main(JOB, given) == 1
     assert "the messages are in S3, and were not found there. Nothing else was written" in capsys.readouterr().err

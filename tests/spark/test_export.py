@@ -21,7 +21,7 @@ from tests.spark.exports import change, line, md5, read, write_export, write_ite
 def test_items_become_rows_of_their_kind_with_what_they_weigh(tmp_path: Path) -> None:
     stored = [
         items.topic(),
-        items.segment(items.entry(), items.entry(None, b"\xff" * 8, 20, p=2)),
+        items.segment(items.entry(), items.pointer(b"\xff" * 8, 20, 2)),
         items.segment(items.entry(b"\x00\xfe", at=10, w=100000, l=5000, s=7), base=2, queue=11)
         | {"ttl": 1_800_000_000},
         items.payload(b"\x00\x01\x02\x03"),
@@ -73,7 +73,8 @@ _DEEP = b'{"L":[' * 600 + b'{"S":"a"}' + b"]}" * 600
         (items.segment(items.entry()), b'#0"', b'#-1"'),
         (items.segment(items.entry()), b'#0"', b'#0x10"'),
         (items.segment(items.entry()), b'"000000000000000"', b'"0x10"'),
-        (items.segment(items.entry(None, p=1)), b'"p":{"N":"1"}', b'"p":{"N":"0x1"}'),
+        (items.segment(items.entry()), b'"d":{"B":"', b'"d":{"N":"'),
+        (items.segment(items.pointer(b"an entry")), b'"B":"', b'"S":"'),
         (items.payload(b"x"), items.ENTRY_ID.hex().encode(), b"AB cd"),
         (items.payload(b"x"), b'"sk":{"S":"00"}', b'"sk":{"S":"3000000000"}'),
         (items.topic(), b'"queues":{"N":"1"}', b'"queues":{"N":"5000000000"}'),
@@ -112,7 +113,7 @@ def test_items_are_found_however_their_key_is_spelled(
 def test_what_is_light_has_all_but_the_messages(tmp_path: Path) -> None:
     held = items.entry(b"held", w=7)
     place = {"pk": f"delay#{items.TOPIC}#0", "sk": f"{5:015d}#{'00' * 8}"}
-    stored = [items.segment(held, items.entry(None, p=2)), items.segment(held, base=1), {**place, **held}]
+    stored = [items.segment(held, items.pointer(b"an entry")), items.segment(held, base=1), {**place, "entry": held}]
     stored += [items.payload(b"x"), items.topic(), items.segment(base=7)]
     (file,) = read_export(str(write_items(tmp_path, stored, files=1))).files
     batches = list(FileReader(file, False))
@@ -139,6 +140,7 @@ def test_a_change_is_a_row_with_its_time_and_a_removal_too(tmp_path: Path) -> No
     assert troubles == []
 
 
+POINTER = items.pointer(b"an entry")
 BAD = {
     "not JSON": b'{"Item":{"pk":{"S":"topics"},',
     "the line is not an object": b"[]",
@@ -147,6 +149,10 @@ BAD = {
     "unknown codec 'brotli'": line(items.segment(items.entry(c="brotli"))),
     "attribute 'end' is not of type N": line(items.segment(items.entry()) | {"end": "5"}),
     "attribute 'd' is not base64": line(items.segment(items.entry())).replace(b'"d":{"B":"', b'"d":{"B":"!'),
+    "attribute 'd' is missing": line(items.segment(items.entry())).replace(b',"d":{"B":"eyJiIjoib25lIn0="}', b""),
+    "attribute 'entries' is no entry: it has 21 bytes and the flags 0": line(items.segment(POINTER[:21])),
+    "attribute 'entries' is no entry: it has 23 bytes and the flags 0": line(items.segment(POINTER + b"1")),
+    "attribute 'entries' is no entry: it has 22 bytes and the flags 8": line(items.segment(POINTER[:21] + b"\x08")),
     "attribute 'data' is missing": line({"pk": "payload#a#00", "sk": "00"}),
     "the key is not as it should be: pk 'log#aaaaaaaa#0', sk 'x'": line(items.segment(items.entry()) | {"sk": "x"}),
 }

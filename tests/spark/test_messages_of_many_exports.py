@@ -10,7 +10,7 @@ import pytest
 from spark.frame.job import main
 from spark.jobs.messages import JOB
 from tests.spark.exports import change, write_export, write_items
-from tests.spark.items import Item, entry, payload, segment, topic
+from tests.spark.items import Item, entry, payload, pointer, segment, topic
 
 DAY = 86_400_000
 NOON = 1_767_268_800_000
@@ -59,11 +59,11 @@ def test_a_message_of_many_exports_is_there_once_after_any_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     third, fourth = _entry(2, day=1), _entry(3, day=1)
-    large = entry(None, (4).to_bytes(8), at=NOON + 2 * DAY, p=1)
+    large = pointer(b"a large!", at=NOON + 2 * DAY)
     early = write_items(
         tmp_path / "1", [topic(), segment(_entry(0, 0), _entry(1, 0)), segment(third, base=2)], export_id="1-a"
     )
-    late_items = [topic(), segment(third, fourth, base=2), segment(large, base=4), payload(b'{"b":"m4"}', large["i"])]
+    late_items = [topic(), segment(third, fourth, base=2), segment(large, base=4), payload(b'{"b":"m4"}', b"a large!")]
     late = write_items(tmp_path / "2", late_items, export_id="2-b")
     changes = [
         change(segment(third, base=2), 6, is_deleted=True),

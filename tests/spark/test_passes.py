@@ -11,15 +11,15 @@ from pyspark.sql import SparkSession
 from spark.frame.job import DONE, main
 from spark.jobs import audit, backlog, messages
 from tests.spark.exports import write_items
-from tests.spark.items import entry, payload, segment, topic
+from tests.spark.items import entry, payload, pointer, segment, topic
 from tests.spark.opened import opened
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 
 
 def test_each_file_is_read_once_by_messages_and_not_by_later_jobs(spark: SparkSession, tmp_path: Path) -> None:
-    large = entry(None, b"a large!", p=1)
-    held = [topic(), segment(entry()), segment(large, base=1), payload(b'{"b":"large"}', large["i"])]
+    large = pointer(b"a large!")
+    held = [topic(), segment(entry()), segment(large, base=1), payload(b'{"b":"large"}', b"a large!")]
     folder, tables = write_items(tmp_path / "export", held, files=2), ["--tables", str(tmp_path / "tables")]
     for job, passes in ((messages.JOB, 1), (backlog.JOB, 0), (audit.JOB, 0), (messages.JOB, 1)):
         with opened(folder / "data") as counts:

@@ -25,20 +25,13 @@ TEXTS = (
 )  # fmt: skip
 
 
-def entry(random: Random) -> Item:
-    held = random.randbytes(random.choice((0, 1, 2, 3, 200))) if random.random() < 0.8 else None
-    place = {} if held is not None else {"p": random.choice((0, 1, 10))}
-    rare = {name: random.choice(NUMBERS) for name in "ls" if random.random() < 0.3}
-    return items.entry(
-        held,
-        random.randbytes(8),
-        random.choice((1, 2, 10, 100)),
-        **place,
-        **rare,
-        at=random.randrange(2**41),
-        c=random.choice(("json", "zstd")),
-        w=random.choice(NUMBERS),
-    )
+def entry(random: Random) -> Item | bytes:
+    about: dict[str, Any] = {name: random.choice(NUMBERS) for name in "ls" if random.random() < 0.3}
+    about |= {"at": random.randrange(2**41), "c": random.choice(("json", "zstd")), "w": random.choice(NUMBERS)}
+    head = random.randbytes(8), random.choice((1, 2, 10, 256))
+    if random.random() < 0.3:
+        return items.pointer(*head, random.choice((0, 1, 10)), **about)
+    return items.entry(random.randbytes(random.choice((0, 1, 2, 3, 200))), *head, **about)
 
 
 def segment(random: Random) -> Item:

@@ -89,7 +89,7 @@ def test_every_defect_of_items_is_planted_where_the_answers_say(tmp_path: Path) 
     missing = planted["missing_payload"]
     assert (f"payload#{hole['topic_id']}#{missing['entry']}", "00") not in items
     doubled = planted["duplicate_entry"]["entry"]
-    entries = [entry["M"]["i"]["B"] for (pk, _), item in items.items() if pk == log for entry in item["entries"]["L"]]
+    entries = [str(entry) for (pk, _), item in items.items() if pk == log for entry in item["entries"]["L"]]
     assert len(entries) == len(set(entries)) + 1, doubled
 
 

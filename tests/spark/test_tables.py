@@ -22,7 +22,7 @@ from spark.tables.tables import Tables
 from spark.tables.versions import Change, Part, Version, Versions
 from spark.tables.writing import PartWriter, read_rows, write_part
 from tests.spark.exports import write_items
-from tests.spark.items import Item, entry, payload, segment, topic
+from tests.spark.items import Item, entry, payload, pointer, segment, topic
 from tests.spark.killing import run_until
 from tests.spark.noting import noted
 from tests.spark.written import rows_of
@@ -149,8 +149,8 @@ def _export(folder: Path, *items: Item, export_id: str) -> list[str]:
 
 
 def _large(number: int) -> list[Item]:
-    held = entry(None, number.to_bytes(8), p=1, at=NOON)
-    return [segment(held, base=number), payload(b'{"b":"m%d"}' % number, held["i"])]
+    entry_id = number.to_bytes(8)
+    return [segment(pointer(entry_id, at=NOON), base=number), payload(b'{"b":"m%d"}' % number, entry_id)]
 
 
 def _small(number: int) -> Item:

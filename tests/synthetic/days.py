@@ -79,5 +79,5 @@ class Days:
 
 def _segment(pk: str, queue: _Queue) -> dict[str, Any]:
     filled = sum(entry.size for entry in queue.held)
-    entries = [entry.as_item() for entry in queue.held]
+    entries = [entry.as_value() for entry in queue.held]
     return {"pk": pk, "sk": f"{queue.base:015d}", "end": queue.end, "bytes": filled, "entries": entries}

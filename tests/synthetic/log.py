@@ -117,7 +117,7 @@ class Log:
         self.told.first_promoted = self.told.first_promoted or slots[0]
         if offset >= self._began:
             is_sealed = self._filled >= SEGMENT_BYTES
-            about = {"e": made.as_item(), "b": offset if is_sealed else self._base}
+            about = {"e": made.as_value(), "b": offset if is_sealed else self._base}
             self._emit(
                 decision(self._shape, self._queue, self.told.decisions, stored_at_ms, slots, about), stored_at_ms
             )
@@ -170,7 +170,7 @@ class Log:
         self.told.segments += 1
         key = {"pk": f"log#{self._topic_id}#{self._queue.number}", "sk": f"{base:015d}"}
         written_ms = entries[-1].stored_at_ms if entries else START_MS
-        self._emit({**key, "end": end, "bytes": filled, "entries": [entry.as_item() for entry in entries]}, written_ms)
+        self._emit({**key, "end": end, "bytes": filled, "entries": [entry.as_value() for entry in entries]}, written_ms)
 
     def _due(self, defect: Defect, offset: int) -> bool:
         """Whether to plant the defect here: it is requested, and this is far enough into the export's part of the

@@ -34,16 +34,20 @@ class Entry:
     data: bytes
     pieces: int = 0
 
-    def as_item(self) -> dict[str, Any]:
-        place: dict[str, Any] = {"p": self.pieces} if self.pieces else {"d": self.data}
-        return {"i": self.id, "n": self.count, "at": self.stored_at_ms, "c": self.codec, "w": self.wire_bytes, **place}
+    def as_value(self) -> dict[str, Any] | bytes:
+        if self.pieces:
+            numbers = (self.count, 2), (self.stored_at_ms, 6), (self.wire_bytes, 4), (self.pieces, 1)
+            return self.id + b"".join(number.to_bytes(size) for number, size in numbers) + bytes([self.codec == "zstd"])
+        head = {"i": self.id, "n": self.count, "at": self.stored_at_ms, "c": self.codec, "w": self.wire_bytes}
+        return {**head, "d": self.data}
 
     @property
     def size(self) -> int:
-        """The entry's size within its list, as DynamoDB counts."""
+        """How much the entry fills a segment."""
+        if self.pieces:
+            return 19
         numbers = _number_bytes(self.count) + _number_bytes(self.stored_at_ms) + _number_bytes(self.wire_bytes)
-        place = _number_bytes(self.pieces) if self.pieces else len(self.data)
-        return 1 + 3 + 13 + len(self.id) + numbers + len(self.codec) + place
+        return 1 + 3 + 13 + len(self.id) + numbers + len(self.codec) + len(self.data)
 
     def placed(self, inline_max: int = INLINE_BYTES_MAX) -> Entry:
         """The same entry; if it is too large for a segment, its messages lie in payload items."""

@@ -38,7 +38,7 @@ def write(shape: Shape, queue: Queue, messages: Messages, told: Told, emit: Emit
 def delayed(topic_id: str, queue: Queue, due_ms: int, made: Entry, is_cancelled: bool = False) -> dict[str, Any]:
     key = {"pk": f"delay#{topic_id}#{queue.number}", "sk": f"{due_ms:015d}#{made.id.hex()}"}
     mark = {"x": True} if is_cancelled else {}
-    return {**key, **made.as_item(), **mark}
+    return {**key, "entry": made.as_value(), **mark}
 
 
 def _dedup(shape: Shape, queue: Queue, slot: tuple[int, bytes], emit: Emit) -> None:
@@ -49,7 +49,7 @@ def _dedup(shape: Shape, queue: Queue, slot: tuple[int, bytes], emit: Emit) -> N
     hashed = hashlib.blake2b(b"once", digest_size=16).hexdigest()
     key = {"pk": f"dedup#{shape.topic_id(queue.topic)}#{hashed}", "sk": "record"}
     place = {"index": 0, "queue": queue.number, "base": 0, "create": False, "due": due_ms}
-    emit({**key, "at": at_ms, "ttl": (at_ms + _DEDUP_MS + DAY_MS) // 1_000, "entry": made.as_item(), **place}, at_ms)
+    emit({**key, "at": at_ms, "ttl": (at_ms + _DEDUP_MS + DAY_MS) // 1_000, "entry": made.as_value(), **place}, at_ms)
     emit(delayed(shape.topic_id(queue.topic), queue, due_ms, made), at_ms)
 
 

@@ -28,6 +28,10 @@ class Attributes:
     def __contains__(self, name: str) -> bool:
         return name in self._typed
 
+    def value(self, name: str) -> object:
+        """The attribute with its type; None if it is missing."""
+        return self._typed.get(name)
+
     def text(self, name: str) -> str:
         value: str = self._get(name, "S", str)
         return value

@@ -8,7 +8,7 @@ them are turned into numbers and bytes a column at a time. Whatever is not as it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from spark.reading.items.structs import CODECS
+from spark.reading.items.structs import CODECS, HAS_FIRST_SENT, HAS_LEAST_TTL, IS_ZSTD, POINTER, TIME_BYTES
 from spark.unpacking.base64s import decoded
 
 _S, _N, _B = (pa.struct([(letter, pa.string())]) for letter in "SNB")
 _BOOL = pa.struct([("BOOL", pa.bool_())])
-_ENTRY = pa.struct([("i", _B), ("n", _N), ("at", _N), ("c", _S), ("w", _N), ("d", _B), ("p", _N), ("l", _N), ("s", _N)])
-_ENTRIES = pa.struct([("L", pa.list_(pa.struct([("M", _ENTRY)])))])
+_ENTRY = pa.struct([("i", _B), ("n", _N), ("at", _N), ("c", _S), ("w", _N), ("d", _B), ("l", _N), ("s", _N)])
+_ENTRIES = pa.struct([("L", pa.list_(pa.struct([("M", _ENTRY), ("B", pa.string())])))])
 _HEAD = [("pk", _S), ("sk", _S), ("ttl", _N)]
 _TYPED = {
     "segment": pa.struct([*_HEAD, ("end", _N), ("bytes", _N), ("closed", _BOOL), ("left", _N), ("entries", _ENTRIES)]),
@@ -41,6 +41,9 @@ Numbers = npt.NDArray[np.int64]
 _MAP_BYTES, _ELEMENT_BYTES, _BOOL_BYTES = 3, 1, 1
 _COUNT = 1
 """The place of `count` in the fields of an entry."""
+_ID_BYTES = 8
+_FIELDS = ((8, 2), (10, 6), (16, 4), (20, 1), (21, 1))
+"""Where the numbers of a pointer begin, and their sizes in bytes: count, time, wire bytes, pieces, flags."""
 
 
 class Unsuited(Exception):
@@ -113,7 +116,7 @@ def _segments(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbe
     queue = pc.cast(_demanded(pc.list_element(item.parts, 2), _PLACE), pa.int32())
     base = pc.cast(_demanded(item.sk, _PLACE), pa.int64())
     bounds = pc.subtract(lists.offsets, lists.offsets[0])
-    entries, weight = _entries(_required(pc.struct_field(lists.flatten(), ["M"])))
+    entries, weight = _entries(lists.flatten())
     placed = [_offsets(base, bounds, entries[_COUNT]), *entries]
     kind = target.field("entries").type
     listed = pa.ListArray.from_arrays(
@@ -138,25 +141,64 @@ def _offsets(base: pa.Array, bounds: pa.Array, counts: pa.Array) -> pa.Array:
 def _entries(typed: pa.StructArray) -> tuple[list[pa.Array], Numbers]:
     """The fields of the entries of all segments, as in `item_schemas.ENTRY`, and the size of each entry as an element
     of a list."""
+    packed, maps = decoded(pc.struct_field(typed, ["B"])), pc.struct_field(typed, ["M"])
+    is_pointer = _valid(packed)
+    if not is_pointer.any():
+        return _inline(maps)
+    if np.any(is_pointer & _valid(maps)):
+        raise Unsuited("an entry of two types")
+    columns, weight = _inline(maps.filter(pa.array(~is_pointer)))
+    pointers, weight_of_pointers = _pointers(packed.filter(pa.array(is_pointer)))
+    order = np.argsort(np.argsort(is_pointer, kind="stable"))
+    merged = [pa.concat_arrays(both).take(pa.array(order)) for both in zip(columns, pointers, strict=True)]
+    return merged, np.concatenate([weight, weight_of_pointers])[order]
+
+
+def _pointers(packed: pa.BinaryArray) -> tuple[list[pa.Array], Numbers]:
+    lengths = _lengths(packed)
+    if np.any(lengths < POINTER.size):
+        raise Unsuited("an entry that is too short")
+    starts = np.frombuffer(packed.buffers()[1], np.int32, len(packed), packed.offset * 4)
+    letters = np.frombuffer(packed.buffers()[2], np.uint8)
+
+    def number(at: npt.NDArray[Any], size: int) -> Numbers:
+        found: Numbers = letters[at[:, None] + np.arange(size)] @ (256 ** np.arange(size - 1, -1, -1, dtype=np.int64))
+        return found
+
+    count, stored, wire, pieces, flags = (number(starts + at, size) for at, size in _FIELDS)
+    rare, at = [], starts + POINTER.size
+    for flag in (HAS_LEAST_TTL, HAS_FIRST_SENT):
+        has = flags & flag > 0
+        times = np.zeros(len(packed), np.int64)
+        times[has] = number(at[has], TIME_BYTES)
+        rare.append(pa.array(times, mask=~has))
+        at = at + has * TIME_BYTES
+    if np.any(at - starts != lengths) or np.any(flags > IS_ZSTD + HAS_LEAST_TTL + HAS_FIRST_SENT):
+        raise Unsuited("an entry with other flags, or of another length")
+    codec, nothing = pa.array(CODECS).take(pa.array(flags & IS_ZSTD)), pa.nulls(len(packed), pa.binary())
+    head = [pc.binary_slice(packed, 0, _ID_BYTES), pa.array(count, pa.int32()), pa.array(stored), codec, pa.array(wire)]
+    return [*head, nothing, pa.array(pieces, pa.int32()), *rare], _ELEMENT_BYTES + lengths
+
+
+def _inline(typed: pa.StructArray) -> tuple[list[pa.Array], Numbers]:
+    typed = _required(typed)
     identity = _required(decoded(pc.struct_field(typed, ["i", "B"])))
     count, stored, wire = (_numbers(pc.struct_field(typed, [name, "N"])) for name in ("n", "at", "w"))
     codec = _required(pc.struct_field(typed, ["c", "S"]))
     if not pc.all(pc.is_in(codec, pa.array(CODECS))).as_py() and len(codec):
         raise Unsuited("an unknown codec")
-    data = decoded(pc.struct_field(typed, ["d", "B"]))
-    pieces = pc.cast(_demanded(pc.struct_field(typed, ["p", "N"]), _NUMBER), pa.int32())
-    if not pc.all(pc.xor(data.is_valid(), pieces.is_valid())).as_py() and len(data):
-        raise Unsuited("an entry with its messages in two places, or none")
+    data = _required(decoded(pc.struct_field(typed, ["d", "B"])))
     rare = {name: pc.struct_field(typed, [name, "N"]) for name in ("l", "s")}
     rare = {name: pc.cast(_demanded(given, _NUMBER), pa.int64()) for name, given in rare.items()}
-    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, data, pieces, *rare.values()]
+    nothing = pa.nulls(len(data), pa.int32())
+    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, data, nothing, *rare.values()]
     attributes = [
         len("i") + _lengths(identity),
         _weights(count, "n"),
         _weights(stored, "at"),
         len("c") + _lengths(codec),
         _weights(wire, "w"),
-        np.where(_valid(data), len("d") + _lengths(data), _weights(pieces, "p")),
+        len("d") + _lengths(data),
     ]
     weight: Numbers = _ELEMENT_BYTES + _MAP_BYTES + sum(attributes, start=np.zeros(len(data), np.int64))
     weight += len(attributes) * _ELEMENT_BYTES

@@ -4,6 +4,7 @@ Items that do not fit raise `Malformed`."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,9 @@ from spark.reading.items.attributes import Attributes, Malformed, as_attributes,
 from spark.reading.items.keys import Key, bytes_of, demand, number_of, part_of
 
 CODECS = ("json", "zstd")
+POINTER, TIME_BYTES = struct.Struct(">8sH6sIBB"), 6
+"""An entry whose messages are elsewhere: id, count, time, wire bytes, pieces, flags; then the times that flags tell."""
+IS_ZSTD, HAS_LEAST_TTL, HAS_FIRST_SENT = 1, 2, 4
 _SLOT_BYTES, _DUE_BYTES, _PLACE_BYTES = 14, 6, 9
 _ENDLESS = 2**31 - 1
 """The `max_attempts` of a group without an end of attempts."""
@@ -121,7 +125,11 @@ def _page(page_id: str, value: object) -> dict[str, Any]:
     return {"page_id": page_id, "due_ms": due, "count": count, "low": low}
 
 
-def entry(item: Attributes) -> dict[str, Any]:
+def entry(value: object, name: str = "entry") -> dict[str, Any]:
+    """Of an attribute of this name, or of an element of the list there."""
+    if isinstance(value, dict) and "B" in value:
+        return _pointer(as_binary(value, name), name)
+    item = as_attributes(value, name)
     codec = item.text("c")
     if codec not in CODECS:
         raise Malformed(f"unknown codec {codec[:40]!r}")
@@ -131,10 +139,33 @@ def entry(item: Attributes) -> dict[str, Any]:
         "stored_at_ms": item.number("at"),
         "codec": codec,
         "wire_bytes": item.number("w"),
-        "data": item.binary("d") if "d" in item else None,
-        "pieces": None if "d" in item else item.number("p"),
+        "data": item.binary("d"),
+        "pieces": None,
         "least_ttl_ms": item.maybe_number("l"),
         "first_sent_at_ms": item.maybe_number("s"),
+    }
+
+
+def _pointer(packed: bytes, name: str) -> dict[str, Any]:
+    flags = packed[POINTER.size - 1] if len(packed) >= POINTER.size else 0
+    rare = [flag for flag in (HAS_LEAST_TTL, HAS_FIRST_SENT) if flags & flag]
+    if flags > IS_ZSTD + HAS_LEAST_TTL + HAS_FIRST_SENT or len(packed) != POINTER.size + len(rare) * TIME_BYTES:
+        raise Malformed(f"attribute {name!r} is no entry: it has {len(packed)} bytes and the flags {flags}")
+    entry_id, count, stored_at, wire_bytes, pieces, _ = POINTER.unpack_from(packed)
+    times = dict(zip(rare, _parts_of(packed[POINTER.size :], name, TIME_BYTES), strict=True))
+    least_ttl, first_sent = (
+        int.from_bytes(times[flag], "big") if flag in times else None for flag in (HAS_LEAST_TTL, HAS_FIRST_SENT)
+    )
+    return {
+        "id": entry_id,
+        "count": count,
+        "stored_at_ms": int.from_bytes(stored_at, "big"),
+        "codec": CODECS[flags & IS_ZSTD],
+        "wire_bytes": wire_bytes,
+        "data": None,
+        "pieces": pieces,
+        "least_ttl_ms": least_ttl,
+        "first_sent_at_ms": first_sent,
     }
 
 
@@ -153,7 +184,7 @@ def _segment(key: Key, item: Attributes) -> dict[str, Any]:
 def _placed(entries: list[Any], offset: int) -> Iterator[dict[str, Any]]:
     """The entries of a segment, each with the offset of its first message."""
     for value in entries:
-        parsed = entry(as_attributes(value, "entries"))
+        parsed = entry(value, "entries")
         yield {"offset": offset, **parsed}
         offset += parsed["count"]
 
@@ -180,14 +211,14 @@ def _delayed(key: Key, item: Attributes) -> dict[str, Any]:
     return {
         "queue": number_of(part_of(key.parts, 2), key),
         "due_ms": number_of(key.sort[0], key),
-        "entry": entry(item),
+        "entry": entry(item.value("entry")),
         "cancelled": "x" in item,
     }
 
 
 def _transaction(_: Key, item: Attributes) -> dict[str, Any]:
     return {
-        "entry": entry(item),
+        "entry": entry(item.value("entry")),
         "check_after_ms": item.number("after"),
         "until_ms": item.number("until"),
         "checks": item.number("checks"),
@@ -216,7 +247,7 @@ def _decision(key: Key, item: Attributes) -> dict[str, Any]:
         "at_ms": item.number("at"),
         "by": item.binary("by"),
         "slots": list(_slots(item.binary("s"))),
-        "entry": entry(as_attributes({"M": item.mapped("e")}, "e")) if "e" in item else None,
+        "entry": entry(item.value("e"), "e") if "e" in item else None,
         "base": item.maybe_number("b"),
     }
 
@@ -235,7 +266,7 @@ def _parts_of(packed: bytes, name: str, size: int) -> Iterator[bytes]:
 def _dedup(_: Key, item: Attributes) -> dict[str, Any]:
     return {
         "at_ms": item.number("at"),
-        "entry": entry(as_attributes({"M": item.mapped("entry")}, "entry")),
+        "entry": entry(item.value("entry")),
         "index": item.number("index"),
         "queue": item.number("queue"),
         "base": item.number("base"),
@@ -273,7 +304,7 @@ def _reply(key: Key, item: Attributes) -> dict[str, Any]:
         "asked_at_ms": item.number("asked_at"),
         "reply_by_ms": item.number("reply_by"),
         "at_ms": item.number("at"),
-        "entry": entry(as_attributes({"M": item.mapped("entry")}, "entry")) if "entry" in item else None,
+        "entry": entry(item.value("entry")) if "entry" in item else None,
         "group": item.maybe_text("group"),
         "queue": item.maybe_number("queue"),
         "offset": item.maybe_number("offset"),
