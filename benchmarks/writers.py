@@ -31,7 +31,7 @@ BODY_BYTES = 100
 class Crowd:
     """So many callers that each send one message at a time, so many in all to measure. `per_second`: how many all of
     them send together while their calls overlap; 0: they take turns. `key`: of all messages. `processes`: those that
-    the callers share; 0: each has its own."""
+    the callers share; 0: each has its own. `body_bytes`: of a message, before it becomes hex."""
 
     queues: int
     writers: int
@@ -39,6 +39,7 @@ class Crowd:
     per_second: int = 0
     key: str | None = None
     processes: int = 0
+    body_bytes: int = BODY_BYTES
 
 
 CROWDS = (
@@ -91,7 +92,7 @@ def paid(crowd: Crowd) -> Paid:
 
     def send(api: Api) -> int:
         began_ms = scheduler.now
-        api.produce("t", {"messages": [_message(random, crowd.key)]})
+        api.produce("t", {"messages": [_message(random, crowd)]})
         return scheduler.now - began_ms
 
     def prepare() -> None:
@@ -141,8 +142,8 @@ def _pass(scheduler: Scheduler, ms: int) -> None:
     scheduler.now += ms
 
 
-def _message(random: Random, key: str | None) -> dict[str, Any]:
-    return {"body": random.randbytes(BODY_BYTES).hex(), **({"key": key} if key else {})}
+def _message(random: Random, crowd: Crowd) -> dict[str, Any]:
+    return {"body": random.randbytes(crowd.body_bytes).hex(), **({"key": crowd.key} if crowd.key else {})}
 
 
 def _paid(cost: Meter, took: Sequence[int]) -> Paid:

@@ -19,11 +19,11 @@ from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 
 CROWDED_BYTES_MAX = 100
-"""`INLINE_BYTES_MAX` while many writers contend for one queue and fill its segments too soon: twice a pointer."""
+"""`INLINE_BYTES_MAX` while many writers contend for one queue and fill its segments too soon: four pointers."""
 TAIL_AGE_MS_MAX = MINUTE_MS
 """How long an instance caches the end of a queue's log."""
 CONTENDED_MS = SECOND_MS
-"""After losing a race for a segment an instance sends tiny entries and pointers there: 16 fit a segment, not 3."""
+"""After losing a race for a segment an instance sends tiny entries and pointers there: 37 fit a segment, not 3."""
 
 _LOOKS = 3
 """Where others were faster, an instance looks at the end before each append until it was right so often in a row."""

@@ -6,6 +6,9 @@ import pytest
 
 from benchmarks.writers import Crowd, paid
 
+LARGE = 1_100
+"""Bytes of a body whose message fills two write units as a payload, and whose entry is a pointer."""
+
 
 @pytest.mark.parametrize(
     ("crowd", "writes", "reads"),
@@ -40,3 +43,20 @@ def test_writers_that_meet_pay_few_units_a_message(crowd: Crowd, writes: float, 
     assert cost.write_units <= writes
     assert cost.read_units <= reads
     assert cost.took_ms[len(cost.took_ms) * 99 // 100] <= p99_ms
+
+
+@pytest.mark.parametrize(
+    ("crowd", "writes", "reads"),
+    [
+        (Crowd(1, 1, 100, body_bytes=LARGE), 3, 0),
+        (Crowd(1, 16, 960, 300, body_bytes=LARGE), 3.1, 0.5),
+        (Crowd(1, 150, 900, 500, body_bytes=LARGE), 3.25, 0.55),
+        (Crowd(4, 150, 900, 500, "hot", body_bytes=LARGE), 3.25, 0.55),
+    ],
+    ids=str,
+)
+def test_writers_of_payloads_pay_little_more_than_payload_and_append(crowd: Crowd, writes: float, reads: float) -> None:
+    """These are three units. A segment takes 37 pointers, so that few appends meet a full one."""
+    cost = paid(crowd)
+    assert cost.write_units <= writes
+    assert cost.read_units <= reads
