@@ -12,6 +12,7 @@ from chalicelib.catalogue import group
 from chalicelib.consuming.view import QueueView
 from chalicelib.cursors import broadcast, cursor_writes
 from chalicelib.delays.writer import Waiting
+from chalicelib.log import segment
 from chalicelib.log.segment import Entry
 from tests.simulation.mutants import planted
 
@@ -21,6 +22,13 @@ def purges_that_forget_what_waits() -> Any:
     """A purge moves the group to the ends, and nothing else."""
     true = cursor_writes.reset
     return patch.object(broadcast, "reset", lambda cursor, offset, _purged_at_ms=None: true(cursor, offset))
+
+
+@planted
+def pointers_that_forget_what_waited() -> Any:
+    """The form of a pointer loses when the first of its messages was sent."""
+    true = segment._pointer
+    return patch.object(segment, "_pointer", lambda packed: replace(true(packed), first_sent_at_ms=None))
 
 
 @planted

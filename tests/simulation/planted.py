@@ -165,6 +165,7 @@ PLANS = {
     **dict.fromkeys(
         (
             "purges_that_forget_what_waits",
+            "pointers_that_forget_what_waited",
             "times_of_delivery_for_times_of_sending",
             "claims_that_pass_over_a_purge",
         ),
@@ -287,7 +288,7 @@ FOUND_AT = {
     "keyed_claims_that_forget_the_cap": 40,
     "keys_held_up_by_their_last_message": 5,
     "keys_known_by_the_number_of_their_queue": 40,
-    "late_acks_that_are_judged_once": 30,
+    "late_acks_that_are_judged_once": 591,
     "late_acks_that_read_the_cursor_once": 13,
     "leases_that_nobody_gives_back": 5,
     "losses_that_take_others_along": 6,
