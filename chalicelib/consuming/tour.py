@@ -34,14 +34,14 @@ def compares_all(topic: Topic, ask: Pop) -> bool:
 @mutable
 class Tour:
     """`home`: the queue that the consumer took from last, if more is likely to be there. `seen`: the queues that were
-    looked at in this round. `ready_at`: when something more may be ready in a queue, as the last look at it showed.
+    looked at in this round. `width`: at how many the last look was to be. `ready_at`: when something more may be ready in a queue, as the last look at it showed.
     `is_held`, `is_limited`: whether something was ready, or capped, in this round. `failed`: the queues whose logs
     could not be read in this round."""
 
     runtime: Runtime
     home: int | None = None
     seen: set[int] = field(default_factory=set)
-    width: int = LOOKED_AT
+    width: int = 0
     ready_at: dict[int, int] = field(default_factory=dict)
     is_held: bool = False
     is_limited: bool = False
@@ -50,14 +50,14 @@ class Tour:
     def next(self, topic: Topic, ask: Pop, is_told: bool) -> list[int]:
         """The queues of the next look. `is_told`: something was stored, in whichever queue."""
         if self.is_over(topic):
-            self.seen, self.width, self.failed = set(), LOOKED_AT, set()
+            self.seen, self.failed = set(), set()
             self.is_held = self.is_limited = False
+        self.width = self.width * WIDENED if self.seen else LOOKED_AT
         if is_told or topic.readers <= LOOKED_AT or compares_all(topic, ask):
             chosen = [*range(topic.readers)]
         else:
             chosen = sorted(self._chosen(topic.readers))
         self.seen.update(chosen)
-        self.width *= WIDENED
         self.home = None
         return chosen
 
