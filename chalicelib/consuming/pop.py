@@ -26,6 +26,7 @@ from chalicelib.consuming.view import GroupView
 from chalicelib.consuming.view_reader import HURRY_MS, ViewReader
 from chalicelib.consuming.waiters import Waiter, Waiters
 from chalicelib.delays.decision import PROMOTED_MAX
+from chalicelib.table import keys
 
 PROMOTED_QUEUES_MAX = 4
 """In how many queues a pop promotes, one after another, while it finds nothing to take."""
@@ -89,7 +90,7 @@ class Popper:
     def _pop(self, topic: Topic, group_name: str, ask: Pop, waiter: Waiter, suits: Suits) -> Popped:
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
         consumer = topic.id, group_name, ask.consumer_id
-        home = acks[0].cursor.queue if acks else self._homes.get(consumer)
+        home = self._home(topic, consumer, ask, acks)
         call = _Call(topic, group_name, ask, suits, Tour(self._runtime, home), strong=ask.attempt_id is not None)
         while True:
             is_told = waiter.listen()
@@ -97,11 +98,11 @@ class Popper:
             view = self._look(call)
             call.promotions += bool(view.due())
             try:
-                popped = self._taker.repeated(view) or self._taker.take(view, acks)
+                popped = self._taker.repeated(view) or self._taker.take(view, acks, call.is_patient)
             except GroupNotFound:
                 call.strong = True  # the group was deleted, or forgot the consumer just now: the next look shows which
                 continue
-            call.tour.met(view, popped.is_limited)
+            call.tour.met(view, popped)
             if acks:
                 failed += self._settler.acknowledge(topic, group_name, acks)
                 self._settler.events.settled("acked", topic, group_name, acks, failed)
@@ -115,10 +116,12 @@ class Popper:
 
     def _looks_again(self, call: _Call, waiter: Waiter, view: GroupView, popped: Popped) -> bool:
         """Whether a pop that found nothing goes on: while it may wait, and then until it has looked at all queues, and
-        once more at those that it could not read."""
+        once more at those that have failed. Raises StoreUnavailable if it had to give messages back."""
         if popped.retry_after_ms is None and _promotes_on(view, call.promoted, call.promotions):
             return True
         call.queues = []
+        if call.tour.trouble and call.tour.is_over(call.topic):
+            raise call.tour.trouble
         if not waiter.is_over():
             waiter.rest(call.tour.next_ready_at_ms(), call.tour.is_held)
             # another instance may just have stored the first delayed message, or the topic has more queues
@@ -131,6 +134,16 @@ class Popper:
         if call.tour.is_over(call.topic):
             call.queues, call.is_patient = sorted(call.tour.failed), True
         return bool(call.queues) or not call.is_patient
+
+    def _home(
+        self, topic: Topic, consumer: tuple[str, str, str | None], ask: Pop, acks: Sequence[ReceiptBatch]
+    ) -> int | None:
+        """Where the pop looks first: where it settles a full batch, or any if that is in the only page, since acks ride
+        on a claim of their queue for nothing; or where the consumer got a full batch last."""
+        if not acks:
+            return self._homes.get(consumer)
+        is_full = sum(len(batch.receipts) for batch in acks) >= ask.max_messages
+        return acks[0].cursor.queue if is_full or topic.readers <= keys.CURSORS_IN_PAGE else None
 
     def _note_home(self, consumer: tuple[str, str, str | None], ask: Pop, popped: Popped) -> None:
         """The consumer begins next where it got all that it asked for: more is likely to be there."""
@@ -207,9 +220,9 @@ class Popper:
         """The same as of a pop, from the queues as they were read. Raises StoreUnavailable if there is nothing, and
         some could not be read."""
         popped = self._taker.take(group_view, acks)
-        troubled = [view.trouble for view in group_view.queues.values() if view.trouble]
-        if troubled and not popped.deliveries:
-            raise troubled[0]
+        troubles = [popped.trouble, *(view.trouble for view in group_view.queues.values())]
+        if not popped.deliveries and (trouble := next(filter(None, troubles), None)):
+            raise trouble
         return popped
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import field
 
 from chalicelib.base import deadline
@@ -17,7 +18,7 @@ from chalicelib.consuming.receipt_batch import Failure, ReceiptBatch
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import GroupView, QueueView
-from chalicelib.consuming.view_reader import HURRY_MS, ViewReader
+from chalicelib.consuming.view_reader import ViewReader
 from chalicelib.telemetry.record import count
 
 HOME_MS = SECOND_MS
@@ -73,26 +74,22 @@ class Taker:
         now = self._runtime.now()
         return any(self._claimer.would_act(view, now) for view in group_view.queues.values())
 
-    def take(self, group_view: GroupView, acks: Sequence[ReceiptBatch]) -> Popped:
+    def take(self, group_view: GroupView, acks: Sequence[ReceiptBatch], is_patient: bool = False) -> Popped:
         """Claims from the queues as they were read, one after another until one has something to take; with `fill`,
-        until there are `max_messages`, or something keeps the rest back."""
+        until there are `max_messages`, or something keeps the rest back. A queue that fails notes why, and the others
+        are tried; `is_patient`: it has all the time of the call, and raises StoreUnavailable."""
         if group_view.group.paused:
             return Popped(is_paused=True)
         now, until_ms = self._runtime.now(), self._runtime.uptime() + FILL_MS
-        waiting, trouble = self._waiting(group_view, acks, now)
-        got, space = Popped(trouble=trouble), group_view.ask.space
+        waiting = self._waiting(group_view, acks, now, is_patient)
+        got, space = Popped(), group_view.ask.space
         while waiting:
             queue = self._choose(waiting, acks, now)
             del waiting[queue]
             view = group_view.queues[queue]
             view.space = space
-            if not self._has_read(view):
-                continue
-            try:
-                popped = self._taken(group_view, view, acks, got)
-            except StoreUnavailable as trouble:
-                if not got.deliveries or self._may_have_leased(view, trouble):
-                    raise
+            popped = self._tried(group_view, view, acks, got, is_patient)
+            if view.trouble and got.deliveries:
                 return got
             if popped.deliveries and not view.ask.fill:
                 return popped
@@ -102,39 +99,47 @@ class Taker:
             space = space.after(delivery.stored for delivery in popped.deliveries)
             if view.has_sifted_enough(self._runtime.uptime()):
                 break
-        if got.trouble and not got.deliveries:
-            raise got.trouble
         return got
 
     def _waiting(
-        self, group_view: GroupView, acks: Sequence[ReceiptBatch], now: int
-    ) -> tuple[dict[int, int], StoreUnavailable | None]:
-        """The queues with something to take, and since when; and why that could not be found out of some."""
+        self, group_view: GroupView, acks: Sequence[ReceiptBatch], now: int, is_patient: bool
+    ) -> dict[int, int]:
+        """The queues with something to take, and since when."""
         if group_view.group.is_by_key:  # what an ack settles may be all that the next message waits for
             for view in group_view.queues.values():
                 self._carry(view, acks)
         waiting: dict[int, int] = {}
-        trouble: StoreUnavailable | None = None
         for view in _in_order_of_age(group_view, now):
             if view.trouble or not (view.is_read or view.waiting_since(now) is not None):
                 continue
             try:
                 since = self._claimer.takeable_since(view, now)
             except StoreUnavailable as unread:  # keys of one queue; others can go on
-                trouble = unread
+                if is_patient or group_view.is_alone:
+                    raise
+                view.trouble = unread
             else:
                 waiting |= {} if since is None else {view.queue: since}
-        return waiting, trouble
+        return waiting
 
-    def _has_read(self, view: QueueView) -> bool:
-        """Reads the log of a queue whose cursor has shown what is due. False: it cannot be read."""
+    def _tried(
+        self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped, is_patient: bool
+    ) -> Popped:
+        """What one queue adds to what there is. If that fails, the queue notes why, and the others can be tried."""
+        is_patient = is_patient or group_view.is_alone
+        hurry = nullcontext() if is_patient else deadline.part_until(deadline.hop_until_ms(self._runtime.uptime()))
         try:
-            if not view.is_read:
-                with deadline.part_until(self._runtime.uptime() + HURRY_MS):
+            with hurry:
+                if not view.is_read:  # its cursor has shown what is due
                     self._views.read_log(view)
-        except StoreUnavailable as trouble:
-            view.trouble = trouble
-        return view.is_read
+                return self._taken(group_view, view, acks, got)
+        except StoreUnavailable as failure:
+            if self._may_have_leased(view, failure):
+                raise
+            if not got.deliveries and (is_patient or failure.outcome_unknown):
+                raise
+            view.trouble = failure
+            return Popped()
 
     def _taken(self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped) -> Popped:
         """What one queue adds to what there is."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import field
 
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.records import mutable
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
+from chalicelib.consuming.taker import Popped
 from chalicelib.consuming.view import GroupView
 from chalicelib.table import keys
 
@@ -21,7 +23,7 @@ LOOKED_AT = 4
 messages would wait longer where many consumers meet."""
 WIDENED = 4
 """How many times as many the next look is at: a pop finds out that nothing is there in four looks at most."""
-AWAY_ONE_IN = 4
+AWAY_ONE_IN = 8
 """A pop with a home goes into another page so often, lest a page whose queues are never empty keeps its consumers."""
 
 
@@ -34,9 +36,10 @@ def compares_all(topic: Topic, ask: Pop) -> bool:
 @mutable
 class Tour:
     """`home`: the queue that the consumer took from last, if more is likely to be there. `seen`: the queues that were
-    looked at in this round. `width`: at how many the last look was to be. `ready_at`: when something more may be ready in a queue, as the last look at it showed.
-    `is_held`, `is_limited`: whether something was ready, or capped, in this round. `failed`: the queues whose logs
-    could not be read in this round."""
+    looked at in this round. `width`: at how many the last look was to be. `ready_at`: when something more may be ready
+    in a queue, as the last look at it showed. `is_held`, `is_limited`: whether something was ready, or capped, in this
+    round. `failed`: the queues whose logs could not be read in this round, or that the claim failed in. `trouble`: why
+    messages were given back in this round, which could not be read."""
 
     runtime: Runtime
     home: int | None = None
@@ -46,11 +49,12 @@ class Tour:
     is_held: bool = False
     is_limited: bool = False
     failed: set[int] = field(default_factory=set)
+    trouble: StoreUnavailable | None = None
 
     def next(self, topic: Topic, ask: Pop, is_told: bool) -> list[int]:
         """The queues of the next look. `is_told`: something was stored, in whichever queue."""
         if self.is_over(topic):
-            self.seen, self.failed = set(), set()
+            self.seen, self.failed, self.trouble = set(), set(), None
             self.is_held = self.is_limited = False
         self.width = self.width * WIDENED if self.seen else LOOKED_AT
         if is_told or topic.readers <= LOOKED_AT or compares_all(topic, ask):
@@ -65,13 +69,16 @@ class Tour:
         """Whether all queues were looked at."""
         return len(self.seen) >= topic.readers and self.seen.issuperset(range(topic.readers))
 
-    def met(self, view: GroupView, is_limited: bool) -> None:
-        """Takes note of what a look has shown."""
-        for queue in view.queues:
-            self.ready_at.pop(queue, None)
-        self.ready_at |= view.ready_at()
+    def met(self, view: GroupView, popped: Popped) -> None:
+        """Takes note of what a look has shown, and what was taken then."""
+        for queue, each in view.queues.items():
+            if each.is_read:  # of the others, what was known before may still come
+                self.ready_at.pop(queue, None)
+        for queue, ms in view.ready_at().items():
+            self.ready_at[queue] = min(ms, self.ready_at.get(queue, ms))
         self.is_held = self.is_held or view.is_held(self.runtime.now())
-        self.is_limited = self.is_limited or is_limited
+        self.is_limited = self.is_limited or popped.is_limited
+        self.trouble = self.trouble or popped.trouble
         self.failed |= {queue for queue, each in view.queues.items() if each.trouble}
 
     def next_ready_at_ms(self) -> int | None:

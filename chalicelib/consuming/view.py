@@ -201,6 +201,11 @@ class GroupView:
     window: Item | None
     at_ms: int
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no other queue to take from if one fails."""
+        return len(self.queues) == 1
+
     def due(self, besides: Collection[int] = ()) -> list[int]:
         """The queues with due delayed messages, the earliest first."""
         waits = ((view.waits_until_ms, queue) for queue, view in self.queues.items())

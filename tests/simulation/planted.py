@@ -16,6 +16,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_filling,
     mutants_firsts,
     mutants_keys,
+    mutants_looks,
     mutants_moves,
     mutants_naming,
     mutants_outage,
