@@ -1,4 +1,4 @@
-"""(l) How late and how evenly pops serve topics with many queues, and what they read: the service itself over the store
+"""(m) How late and how evenly pops serve topics with many queues, and what they read: the service itself over the store
 in memory, on virtual time. A request to the store takes none."""
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def looks(seconds: int) -> str:
         for consumers in (1, 8)
         for looked_at in _looked_at(queues)
     ]
-    title = f"(l) Pops of topics with many queues, consumers {LOAD:.0%} busy, {seconds} s of virtual time"
+    title = f"(m) Pops of topics with many queues, consumers {LOAD:.0%} busy, {seconds} s of virtual time"
     below = "A message of another instance that breaks a silence of up to 20 s"
     return f"{table(title, _HEADERS, rows)}\n{table(below, _SILENCE_HEADERS, silences)}"
 
