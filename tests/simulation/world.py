@@ -443,7 +443,7 @@ class World:
         self.history.drained_ms[group] = self.now
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet
-        read_dead(service, self._topic, group, self.history)
+        read_dead(service, self.now_topic, group, self.history)
         parts = service.admin.groups.details(service.env.catalogue.current_topic(self.name), group).queues
         self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
 
