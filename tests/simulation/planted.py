@@ -178,6 +178,7 @@ PLANS = {
             "messages_set_aside_for_good",
             "messages_set_aside_that_nobody_takes",
             "extended_leases_that_hold_no_key",
+            "retries_that_hold_no_key",
             "takeovers_by_offset_only",
             "more_set_aside_than_allowed",
             "messages_of_a_key_in_any_order",
