@@ -111,7 +111,8 @@ class Popper:
             if popped.deliveries or popped.is_paused or not self._looks_again(call, waiter, view, popped):
                 break
         self._note_home(consumer, ask, popped)
-        popped.failed, popped.is_limited = failed, popped.is_limited or call.tour.is_limited
+        popped.failed = failed
+        popped.is_limited = popped.is_limited or (call.tour.is_limited and not popped.deliveries)
         return popped
 
     def _looks_again(self, call: _Call, waiter: Waiter, view: GroupView, popped: Popped) -> bool:
@@ -124,15 +125,16 @@ class Popper:
             raise call.tour.trouble
         if not waiter.is_over():
             waiter.rest(call.tour.next_ready_at_ms(), call.tour.is_held)
+            if deadline.is_abandoned():
+                return False
             # another instance may just have stored the first delayed message, or the topic has more queues
-            topic, is_delaying = call.topic, call.topic.delays
-            if not deadline.is_abandoned():
-                call.topic = self._catalogue.refreshed(topic) if is_delaying else self._catalogue.glanced_at(topic)
-            return not deadline.is_abandoned()
+            look_up = self._catalogue.refreshed if call.topic.delays else self._catalogue.glanced_at
+            call.topic = look_up(call.topic)
+            return True
         if popped.retry_after_ms is not None or call.is_patient:
             return False
         if call.tour.is_over(call.topic):
-            call.queues, call.is_patient = sorted(call.tour.failed), True
+            call.queues, call.is_patient = sorted(call.tour.failed.intersection(range(call.topic.readers))), True
         return bool(call.queues) or not call.is_patient
 
     def _home(

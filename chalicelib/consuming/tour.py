@@ -72,7 +72,7 @@ class Tour:
     def met(self, view: GroupView, popped: Popped) -> None:
         """Takes note of what a look has shown, and what was taken then."""
         for queue, each in view.queues.items():
-            if each.is_read:  # of the others, what was known before may still come
+            if each.is_read or each.trouble:  # of the others, what was known before may still come
                 self.ready_at.pop(queue, None)
         for queue, ms in view.ready_at().items():
             self.ready_at[queue] = min(ms, self.ready_at.get(queue, ms))

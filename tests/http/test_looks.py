@@ -127,6 +127,18 @@ def test_a_pop_with_fill_takes_from_as_many_queues_as_it_needs(topic: Topic, gro
     assert sorted(bodies(group.take(QUEUES, fill=True)), key=int) == sent
 
 
+def test_a_cap_in_one_queue_is_told_only_with_none(topic: Topic) -> None:
+    group = topic.group("capped", max_in_flight=1)
+    topic.produce("a", "b", queue=HOT)
+    group.take_one(invisible_ms=60_000)
+    for queue in SOME:
+        topic.produce("c", queue=queue)
+        answer = group.pop(max_messages=1)
+        assert (bodies(answer["messages"]), answer.get("limited")) == (["c"], None)
+        group.ack(*answer["messages"])
+        assert group.pop() == {**EMPTY, "limited": "in_flight"}
+
+
 @pytest.mark.parametrize("queue", SOME)
 def test_an_attempt_is_repeated_whichever_queue_it_took_from(topic: Topic, group: Group, queue: int) -> None:
     topic.produce("a", queue=queue)
@@ -309,6 +321,22 @@ def test_a_due_retry_of_a_queue_whose_log_cannot_be_read_is_left(
     store.before = unreadable(clock, 3)
     assert scene.take_one()["queue"] == 1
     assert scene.client.post(f"{scene.path}/pop").problem == (503, "StoreUnavailable")
+
+
+def test_a_wait_looks_no_more_often_for_what_it_cannot_read(scene: Group, store: TroubledStore, clock: Clock) -> None:
+    """A lease that has run out there would end each rest."""
+    scene.topic.produce("a", queue=3)
+    scene.take_one(invisible_ms=1_000)
+    seen: list[str] = []
+    fails = unreadable(clock, 3)
+
+    def noted(verb: str, about: Any) -> Exception | None:
+        seen.append(verb)
+        return fails(verb, about)
+
+    store.before = noted
+    assert scene.client.post(f"{scene.path}/pop", wait_ms=5_000).problem == (503, "StoreUnavailable")
+    assert len(seen) < 500
 
 
 def test_a_page_that_cannot_be_read_fails_the_pop(scene: Group, store: TroubledStore) -> None:
