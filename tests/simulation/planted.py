@@ -307,6 +307,7 @@ FOUND_AT = {
     "permits_that_others_have_taken": 12,
     "promotions_that_leave_no_way_to_late_ones": 29,
     "purges_that_do_nothing": 37,
+    "pruning_of_what_has_run_out": 18,
     "queues_made_again_that_know_old_ids": 10,
     "queues_that_leave_open": 160,
     "receipts_without_a_group": 5,
