@@ -17,6 +17,7 @@ from benchmarks.calls import calls
 from benchmarks.compression import compression
 from benchmarks.costs import costs
 from benchmarks.lateness import lateness
+from benchmarks.looks import looks
 from benchmarks.moves import moves
 from benchmarks.rates import rates
 from benchmarks.scale import QUICK as FEW
@@ -41,6 +42,7 @@ PARTS = (
     "rates",
     "sqs",
     "writers",
+    "looks",
     "bill",
 )
 
@@ -59,6 +61,7 @@ parts:
   sqs           (k) boto3 on Decant, moto's SQS, ElasticMQ (where Maven and Java are installed) and LocalStack (where
                 `make localstack` has put it), on one connection; needs moto's server
   writers       (l) units of many instances that append to the same few queues, in virtual time
+  looks         (m) how late and how evenly pops serve topics with many queues, and what they read, on virtual time
   bill          (n) dollars of a million messages and of a month, beside SQS, Kinesis and Kafka; counted and computed
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
@@ -79,6 +82,7 @@ class Effort:
     sqs_rounds: int
     sizes: Sizes
     crowds: tuple[Crowd, ...]
+    look_seconds: int
 
 
 FULL = Effort(
@@ -92,6 +96,7 @@ FULL = Effort(
     sqs_rounds=500,
     sizes=Sizes(),
     crowds=CROWDS,
+    look_seconds=10,
 )
 QUICK = Effort(
     cycles=5,
@@ -104,6 +109,7 @@ QUICK = Effort(
     sqs_rounds=100,
     sizes=FEW,
     crowds=SMALL,
+    look_seconds=1,
 )
 """Some two minutes."""
 
@@ -165,6 +171,7 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "rates": lambda: rates(effort.rate_rounds, against),
         "sqs": lambda: sqs_door(effort.sqs_rounds),
         "writers": lambda: writers(effort.crowds),
+        "looks": lambda: looks(effort.look_seconds),
         "bill": bill,
     }
     print(f"{_machine()}\n", flush=True)

@@ -36,7 +36,7 @@ class Deletion:
         settings = {group.alarm_key: group.alarm, group.window_key: group.rate_limit}
         if beside := [key for key, setting in settings.items() if setting is not None]:
             self._store.remove_all(beside)
-        if self._emptied(group.topic_id, [keys.cursors(group.topic_id, group.name, group.id)], until_ms):
+        if self._emptied(group.topic_id, keys.cursors(group.topic_id, group.name, group.id, queues), until_ms):
             self._emptied(group.topic_id, _beside_cursors(group.topic_id, group.id, queues), until_ms)
 
     def topic(self, topic: Topic, until_ms: int) -> bool:
@@ -100,10 +100,11 @@ class Deletion:
     def _groups(self, topic: Topic, until_ms: int) -> bool:
         """Removes the groups of a deleted topic, some at a time; each stays in the directory until it is removed
         entirely. False: out of time."""
-        most = max(1, _SPANS_MAX // (topic.most + 2))
+        most = max(1, _SPANS_MAX // (topic.most + 2 + keys.page_of(topic.most)))
         while listed := self._pages([_whole(keys.groups(topic.id))])[0][:most]:
-            spans = [_whole(keys.group_partition(topic.id, item["sk"])) for item in listed]
+            spans: list[_Span] = []
             for item in listed:
+                spans += map(_whole, keys.group_partitions(topic.id, item["sk"], topic.most))
                 spans += _beside_cursors(topic.id, item["listed"], topic.most)
             if not self._emptied(topic.id, spans, until_ms):
                 return False

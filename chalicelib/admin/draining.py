@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import QueuesDraining
@@ -22,7 +23,8 @@ from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.broadcast import by_consumer, is_known
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, standing_cursors_of
+from chalicelib.cursors.pages import joined, pages_of
 from chalicelib.delays.decision import is_cancelled
 from chalicelib.log import Log, segment
 from chalicelib.log.segment import Segment
@@ -99,11 +101,11 @@ class Draining:
     def _unsettled(self, topic: Topic, queue: int, end: int) -> str | None:
         """A group that has something left to do in a queue, or None."""
         groups = self._catalogue.groups(topic)
-        spans = [keys.cursors(topic.id, group.name, group.id) for group in groups]
-        pages = self._store.read([Range(*span, strong=True) for span in spans]) if groups else []
+        pages = [pages_of(topic, group.name, strong=True) for group in groups]
+        answers = self._store.read([*chain.from_iterable(pages)]) if groups else []
         now = self._runtime.now()
-        for group, items in zip(groups, pages, strict=True):
-            if not is_settled(group, [Cursor.of(item) for item in items], queue, end, now):
+        for group, items in zip(groups, joined(pages, answers), strict=True):
+            if not is_settled(group, standing_cursors_of(group, items), queue, end, now):
                 return group.name
         return None
 

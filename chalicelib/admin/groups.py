@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from chalicelib.access.callers import may
@@ -26,10 +26,10 @@ from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import ALARMS, PUSHES, Topic
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, all_cursors_of, standing_cursors_of
+from chalicelib.cursors.pages import joined, pages_of
 from chalicelib.cursors.progress import QueueProgress, of_group
 from chalicelib.log import Log
 from chalicelib.log.reader import Want, stored_at
-from chalicelib.store import Range
 from chalicelib.store.paging import page
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, Write
@@ -53,7 +53,7 @@ class GroupDetails:
 
 @record
 class StoredGroup:
-    """A group and the items of its partition."""
+    """A group and the items of its pages."""
 
     topic: Topic
     group: Group
@@ -256,9 +256,9 @@ class Groups:
             return []
         now = self._runtime.now()
         firsts, ends = self._log_offsets.firsts(topic, now), self._log_offsets.ends(topic)
-        partitions = [Range(group.key.pk, keys.FIRST, keys.LAST, strong=True) for group in groups]
-        answers = self._store.read(partitions)
-        stored = [StoredGroup(topic, group, items) for group, items in zip(groups, answers, strict=True)]
+        pages = [pages_of(topic, group.name, strong=True) for group in groups]
+        held = joined(pages, self._store.read([*chain.from_iterable(pages)]))
+        stored = [StoredGroup(topic, group, items) for group, items in zip(groups, held, strict=True)]
         cursors = iter(self._retries.unfolded([cursor for group in stored for cursor in group.cursors]))
         unfolded = [list(islice(cursors, len(group.cursors))) for group in stored]
         ripe = {delay_ms: self._ripe(topic, now, delay_ms) for delay_ms in {group.delay_ms for group in groups}}
@@ -287,7 +287,7 @@ class Groups:
         wants = {head: Want(topic.logs[head[0]], head[1], 1, None) for head in heads}
         chains = dict(zip(wants, self._reader.chains(list(wants.values()), strong=True), strict=True))
         stored: dict[tuple[int, int | None], int]
-        stored = {head: stored_at(chain, head[1]) for head, chain in chains.items() if chain}
+        stored = {head: stored_at(found, head[1]) for head, found in chains.items() if found}
         return [
             [replace(part, oldest_ready_at_ms=stored.get((part.queue, part.first_ready))) for part in queues]
             for queues in groups

@@ -11,7 +11,7 @@ from chalicelib.consuming.delivery import Deliverer
 from chalicelib.consuming.pop import Popper
 from chalicelib.consuming.receipt_batch import Failure
 from chalicelib.consuming.settle import Settler
-from chalicelib.consuming.view import ViewReader
+from chalicelib.consuming.view_reader import ViewReader
 from chalicelib.consuming.waiters import Waiters
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters import DeadLetters

@@ -1,61 +1,35 @@
-"""Pop: views the cursors and logs of all queues, claims from one, reads the claimed messages."""
+"""Pop: views the cursors and logs of some queues, claims from one, reads the claimed messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import field
 
 from chalicelib.base import deadline
+from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupIsPushed, GroupNotFound, StoreUnavailable
 from chalicelib.base.fields import Label
-from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS
+from chalicelib.base.limits import PASSED_AT_ONCE_MAX
 from chalicelib.base.records import mutable
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Claimer
-from chalicelib.consuming.delivery import Deliverer, Delivery
-from chalicelib.consuming.events import Subject
-from chalicelib.consuming.receipt_batch import Failure, ReceiptBatch
+from chalicelib.consuming.delivery import Deliverer
+from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.consuming.request import Pop
 from chalicelib.consuming.settle import Settler
-from chalicelib.consuming.throttle import Throttle
-from chalicelib.consuming.view import GroupView, QueueView, ViewReader
+from chalicelib.consuming.taker import Popped, Taker
+from chalicelib.consuming.tour import Tour
+from chalicelib.consuming.view import GroupView
+from chalicelib.consuming.view_reader import HURRY_MS, ViewReader
 from chalicelib.consuming.waiters import Waiter, Waiters
 from chalicelib.delays.decision import PROMOTED_MAX
-from chalicelib.telemetry.record import count
+from chalicelib.table import keys
 
 PROMOTED_QUEUES_MAX = 4
 """In how many queues a pop promotes, one after another, while it finds nothing to take."""
-HOME_MS = SECOND_MS
-"""A pop prefers the queue whose acks it carries, since they are free there, unless another queue has waited longer by
-this much, or twice as long: fresh messages must not become late."""
-FILL_MS = SECOND_MS
-"""How long a pop with `fill` goes on to further queues: the leases that it has made run meanwhile."""
-
-
-@mutable
-class Popped:
-    """`is_limited`: the group's cap on messages in flight left ready messages. `is_full`: the space in the response
-    did. `retry_after_ms`: the group's rate did, and allows more then."""
-
-    deliveries: list[Delivery] = field(default_factory=list)
-    failed: list[Failure] = field(default_factory=list)
-    is_paused: bool = False
-    is_limited: bool = False
-    is_full: bool = False
-    retry_after_ms: int | None = None
-    trouble: StoreUnavailable | None = None
-    """Why the leased messages could not be read and were given back."""
-
-    def add(self, other: Popped) -> None:
-        """Adds what another queue gave."""
-        self.deliveries += other.deliveries
-        self.is_limited = self.is_limited or other.is_limited
-        self.is_full = other.is_full
-        self.retry_after_ms = other.retry_after_ms
-        self.trouble = self.trouble or other.trouble
-
 
 Suits = Callable[[Group], bool]
 """Judges the group that a pop finds, before it takes anything."""
@@ -69,6 +43,23 @@ class Unsuitable(Exception):
         self.group = group
 
 
+@mutable
+class _Call:
+    """One pop under way. `queues`: those of the next look; empty: the tour tells. `promoted`: where it has promoted
+    delayed messages, `promotions`: in how many looks. `is_patient`: the last look, at what could not be read before."""
+
+    topic: Topic
+    group_name: str
+    ask: Pop
+    suits: Suits
+    tour: Tour
+    strong: bool
+    queues: Sequence[int] = ()
+    promoted: set[int] = field(default_factory=set)
+    promotions: int = 0
+    is_patient: bool = False
+
+
 class Popper:
     def __init__(
         self,
@@ -80,13 +71,15 @@ class Popper:
         waiters: Waiters,
     ) -> None:
         self._runtime, self._catalogue = env.runtime, env.catalogue
-        self._views, self._claimer, self._deliverer, self._settler = views, claimer, deliverer, settler
-        self._throttle, self._waiters = Throttle(env), waiters
+        self._views, self._settler, self._waiters = views, settler, waiters
+        self._taker = Taker(env, views, claimer, deliverer, settler)
+        self._homes: BoundedCache[int] = env.caches.bounded(lambda place, _: [place[0]])
+        """The queue that gave a consumer a full batch last."""
 
     def pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits = lambda _: True) -> Popped:
-        """Leases up to `max_messages` ready messages of one queue, or with `fill` of several. Returns none only if no
-        queue had a ready one for `wait_ms`, or as long as the call may wait, queues aside that are left to another
-        zone.
+        """Leases up to `max_messages` ready messages of one queue, or with `fill` of several. Returns none only if it
+        has looked at all queues since it began, and none had a ready one; it looks again for `wait_ms`, or as long as
+        the call may wait. Queues aside that are left to another zone.
 
         Raises GroupNotFound, GroupIsPushed, Unsuitable, InvalidField for an unknown zone, and StoreUnavailable: leases
         made by then expire by themselves."""
@@ -96,36 +89,70 @@ class Popper:
 
     def _pop(self, topic: Topic, group_name: str, ask: Pop, waiter: Waiter, suits: Suits) -> Popped:
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
-        strong = ask.attempt_id is not None
-        promoted: set[int] = set()
-        promotions = 0
+        consumer = topic.id, group_name, ask.consumer_id
+        home = self._home(topic, consumer, ask, acks)
+        call = _Call(topic, group_name, ask, suits, Tour(self._runtime, home), strong=ask.attempt_id is not None)
         while True:
-            waiter.listen()
-            view = self._look(topic, group_name, ask, strong, promoted, suits)
-            promotions += bool(view.due())
+            is_told = waiter.listen()
+            call.queues = call.queues or call.tour.next(call.topic, ask, is_told)
+            view = self._look(call)
+            call.promotions += bool(view.due())
             try:
-                popped = self._repeated(view) or self.pop_once(view, acks)
+                popped = self._taker.repeated(view) or self._taker.take(view, acks, call.is_patient)
             except GroupNotFound:
-                strong = True  # the group was deleted, or forgot the consumer just now: the next look shows which
+                call.strong = True  # the group was deleted, or forgot the consumer just now: the next look shows which
                 continue
+            call.tour.met(view, popped)
             if acks:
                 failed += self._settler.acknowledge(topic, group_name, acks)
                 self._settler.events.settled("acked", topic, group_name, acks, failed)
                 self.freed(topic, group_name)
                 acks = []
-            if popped.deliveries or popped.is_paused:
+            if popped.deliveries or popped.is_paused or not self._looks_again(call, waiter, view, popped):
                 break
-            if popped.retry_after_ms is None and _promotes_on(view, promoted, promotions):
-                continue
-            if waiter.is_over():
-                break
-            waiter.rest(view.next_ready_at_ms(), is_held=view.is_held(self._runtime.now()))
-            if deadline.is_abandoned():
-                break
-            # another instance may just have stored the first delayed message, or the topic has more queues
-            topic = self._catalogue.refreshed(topic) if topic.delays else self._catalogue.glanced_at(topic)
+        self._note_home(consumer, ask, popped)
         popped.failed = failed
+        popped.is_limited = popped.is_limited or (call.tour.is_limited and not popped.deliveries)
         return popped
+
+    def _looks_again(self, call: _Call, waiter: Waiter, view: GroupView, popped: Popped) -> bool:
+        """Whether a pop that found nothing goes on: while it may wait, and then until it has looked at all queues, and
+        once more at those that have failed. Raises StoreUnavailable if it had to give messages back."""
+        if popped.retry_after_ms is None and _promotes_on(view, call.promoted, call.promotions):
+            return True
+        call.queues = []
+        if call.tour.trouble and call.tour.is_over(call.topic):
+            raise call.tour.trouble
+        if not waiter.is_over():
+            waiter.rest(call.tour.next_ready_at_ms(), call.tour.is_held)
+            if deadline.is_abandoned():
+                return False
+            # another instance may just have stored the first delayed message, or the topic has more queues
+            look_up = self._catalogue.refreshed if call.topic.delays else self._catalogue.glanced_at
+            call.topic = look_up(call.topic)
+            return True
+        if popped.retry_after_ms is not None or call.is_patient:
+            return False
+        if call.tour.is_over(call.topic):
+            call.queues, call.is_patient = sorted(call.tour.failed.intersection(range(call.topic.readers))), True
+        return bool(call.queues) or not call.is_patient
+
+    def _home(
+        self, topic: Topic, consumer: tuple[str, str, str | None], ask: Pop, acks: Sequence[ReceiptBatch]
+    ) -> int | None:
+        """Where the pop looks first: where it settles a full batch, or any if that is in the only page, since acks ride
+        on a claim of their queue for nothing; or where the consumer got a full batch last."""
+        if not acks:
+            return self._homes.get(consumer)
+        is_full = sum(len(batch.receipts) for batch in acks) >= ask.max_messages
+        return acks[0].cursor.queue if is_full or topic.readers <= keys.CURSORS_IN_PAGE else None
+
+    def _note_home(self, consumer: tuple[str, str, str | None], ask: Pop, popped: Popped) -> None:
+        """The consumer begins next where it got all that it asked for: more is likely to be there."""
+        if len(popped.deliveries) < ask.max_messages:
+            self._homes.forget(consumer)
+        else:
+            self._homes.keep(consumer, popped.deliveries[-1].stored.queue)
 
     def freed(self, topic: Topic, group_name: str) -> None:
         """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which
@@ -141,237 +168,64 @@ class Popper:
             topic.known_zones.demand(zone, Label("zone"))
         return topic
 
-    def _look(
-        self, topic: Topic, group_name: str, ask: Pop, strong: bool, promoted: set[int], suits: Suits
-    ) -> GroupView:
+    def _look(self, call: _Call) -> GroupView:
         """The group now, for its consumers. What does not suit is read again: it may have changed."""
-        view = self.look(topic, group_name, ask, promoted, strong)
-        if not suits(view.group):
-            view = self.look(topic, group_name, ask, promoted, strong=True)
-        if not suits(view.group):
+        about = call.topic, call.group_name, call.ask, call.promoted
+        view = self.look(*about, call.strong, call.queues, call.is_patient)
+        if not call.suits(view.group):
+            view = self.look(*about, True, call.queues, call.is_patient)
+        if not call.suits(view.group):
             raise Unsuitable(view.group)
         if view.group.is_pushed:
-            raise GroupIsPushed(f"group '{group_name}' has a push: the queue calls its consumer, and nobody pops")
+            raise GroupIsPushed(f"group '{call.group_name}' has a push: the queue calls its consumer, and nobody pops")
         return view
 
-    def look(self, topic: Topic, group_name: str, ask: Pop, promoted: set[int], strong: bool = False) -> GroupView:
-        """The group now. Promotes the first due messages of one queue, since a pop takes from one. Prefers a queue not
-        in `promoted`, and starts over when all have had their turn. Raises GroupNotFound."""
-        view = self._views.read(topic, group_name, ask, strong)
+    def look(
+        self,
+        topic: Topic,
+        group_name: str,
+        ask: Pop,
+        promoted: set[int],
+        strong: bool = False,
+        queues: Sequence[int] = (),
+        is_patient: bool = False,
+    ) -> GroupView:
+        """The group now, with these queues; by default with all. Promotes the first due messages of one queue, since a
+        pop takes from one. Prefers a queue not in `promoted`, and starts over when all have had their turn. Raises
+        GroupNotFound."""
+        queues = queues or range(topic.readers)
+        view = self._views.read(topic, group_name, ask, queues, strong, is_patient)
         if not view.due():
             return view
         if not view.due(promoted):
             promoted.clear()
         queue = view.due(promoted)[0]
         promoted.add(queue)
-        self._views.promote(view.queues[queue])
+        self._promote(view, queue, is_patient=is_patient or len(queues) == 1)
         return view
 
-    def _repeated(self, group_view: GroupView) -> Popped | None:
-        """The messages that an earlier call with this `attempt_id` leased and still holds."""
-        space = group_view.ask.space
-        deliveries: list[Delivery] = []
-        for view in group_view.queues:  # concurrent calls may have leased from two queues
-            if held := self._claimer.held(view):
-                held_here, _ = self._deliverer.deliver(view, held)
-                fitting = held_here[: space.fitting(delivery.stored for delivery in held_here)]
-                deliveries += _in_order(view, fitting, ())
-                space = space.after(delivery.stored for delivery in fitting)
-        return Popped(deliveries) if deliveries else None
+    def _promote(self, view: GroupView, queue: int, is_patient: bool) -> None:
+        """A queue where that fails leaves the others to be taken from."""
+        try:
+            with nullcontext() if is_patient else deadline.part_until(self._runtime.uptime() + HURRY_MS):
+                self._views.promote(view.queues[queue])
+        except StoreUnavailable as trouble:
+            if is_patient:
+                raise
+            view.queues[queue].trouble = trouble
 
-    def has_ready(self, group_view: GroupView) -> bool:
+    def has_ready(self, view: GroupView) -> bool:
         """Whether `pop_once` has anything to do, as far as the view shows."""
-        now = self._runtime.now()
-        return any(self._claimer.would_act(view, now) for view in group_view.queues)
+        return self._taker.has_ready(view)
 
     def pop_once(self, group_view: GroupView, acks: Sequence[ReceiptBatch]) -> Popped:
-        """Claims from the queues as they were read, one after another until one has something to take; with `fill`,
-        until there are `max_messages`, or something keeps the rest back."""
-        if group_view.group.paused:
-            return Popped(is_paused=True)
-        now, until_ms = self._runtime.now(), self._runtime.uptime() + FILL_MS
-        waiting, trouble = self._waiting(group_view, acks, now)
-        got, space = Popped(trouble=trouble), group_view.ask.space
-        while waiting:
-            queue = self._choose(waiting, acks, now)
-            del waiting[queue]
-            view = group_view.queues[queue]
-            view.space = space
-            try:
-                popped = self._taken(group_view, view, acks, got)
-            except StoreUnavailable as trouble:
-                if not got.deliveries or self._may_have_leased(view, trouble):
-                    raise
-                return got
-            if popped.deliveries and not view.ask.fill:
-                return popped
-            got.add(popped)
-            if got.retry_after_ms is not None or self._is_filled(view, got, until_ms):
-                return got
-            space = space.after(delivery.stored for delivery in popped.deliveries)
-            if view.has_sifted_enough(self._runtime.uptime()):
-                break
-        if got.trouble and not got.deliveries:
-            raise got.trouble
-        return got
-
-    def _waiting(
-        self, group_view: GroupView, acks: Sequence[ReceiptBatch], now: int
-    ) -> tuple[dict[int, int], StoreUnavailable | None]:
-        """The queues with something to take, and since when; and why that could not be found out of some."""
-        if group_view.group.is_by_key:  # what an ack settles may be all that the next message waits for
-            for view in group_view.queues:
-                self._carry(view, acks)
-        waiting: dict[int, int] = {}
-        trouble: StoreUnavailable | None = None
-        for view in _in_order_of_age(group_view, now):
-            try:
-                since = self._claimer.takeable_since(view, now)
-            except StoreUnavailable as unread:  # keys of one queue; others can go on
-                trouble = unread
-            else:
-                waiting |= {} if since is None else {view.queue: since}
-        return waiting, trouble
-
-    def _taken(self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped) -> Popped:
-        """What one queue adds to what there is."""
-        if not view.group.is_by_key:
-            self._carry(view, acks)
-        want, space = view.ask.max_messages - len(got.deliveries), view.space
-        popped = self._throttled(group_view, view, want)
-        if view.ask.attempt_id and got.deliveries:  # another call of the attempt may hold more here than fits
-            fitting = space.fitting(delivery.stored for delivery in popped.deliveries)
-            del popped.deliveries[min(want, fitting) :]
-        if popped.deliveries:
-            self._tell(view, popped.deliveries)
+        """The same as of a pop, from the queues as they were read. Raises StoreUnavailable if there is nothing, and
+        some could not be read."""
+        popped = self._taker.take(group_view, acks)
+        troubles = [popped.trouble, *(view.trouble for view in group_view.queues.values())]
+        if not popped.deliveries and (trouble := next(filter(None, troubles), None)):
+            raise trouble
         return popped
-
-    def _may_have_leased(self, view: QueueView, trouble: StoreUnavailable) -> bool:
-        """Whether a repeat of the attempt would also return messages of this queue, where there was trouble."""
-        token = view.ask.attempt_token
-        return token is not None and (trouble.outcome_unknown or bool(view.cursor.held(token, self._runtime.now())))
-
-    def _is_filled(self, view: QueueView, got: Popped, until_ms: int) -> bool:
-        is_late = bool(got.deliveries) and self._runtime.uptime() > until_ms
-        return got.is_full or is_late or len(got.deliveries) >= view.ask.max_messages
-
-    def _tell(self, view: QueueView, deliveries: Sequence[Delivery]) -> None:
-        topic, group, whose = view.topic, view.group, view.cursor.consumer
-        count("popped", len(deliveries), topic.name, group.name)
-        count("redelivered", sum(delivery.attempt > 1 for delivery in deliveries), topic.name, group.name)
-        if not topic.trace:
-            return
-        by_end: dict[int, list[Subject]] = {}  # a pop that leases in several writes makes several leases
-        for delivery in deliveries:
-            subject = Subject(group.name, group.id, whose, view.queue, delivery.stored.offset, delivery.attempt)
-            by_end.setdefault(delivery.invisible_until_ms, []).append(subject)
-        for until_ms, subjects in by_end.items():
-            self._settler.events.popped(topic, subjects, view.ask.consumer_id, until_ms)
-
-    def _carry(self, view: QueueView, acks: Sequence[ReceiptBatch]) -> None:
-        """Lets the claim of a queue carry its acks. Those of an expired lease come first: its other messages can be
-        taken over. So do those of a lease that may be gone, where it would hold up an ordered queue, or be all that a
-        cap leaves room for."""
-        own = next((batch for batch in acks if batch.cursor.key == view.cursor.key), None)
-        if own:
-            seen = view.cursor
-            view.carry(own)
-            now = self._runtime.now()
-            is_held_up = view.group.ordered and own.leaves_a_rest(seen)
-            if is_held_up or own.is_late(seen, now) or (own.is_unseen(seen) and _is_close_to_cap(view, now)):
-                self._settler.acknowledge(view.topic, view.group.name, [own])
-                view.riding = None
-                view.learn(own.cursor)
-
-    def _throttled(self, group_view: GroupView, view: QueueView, want: int) -> Popped:
-        """Claims as many messages as the group's rate allows. The rate is that of the whole group, so if it allows
-        none, other queues need not be tried."""
-        rate = view.group.rate_limit
-        if rate is None:
-            return self._claim(view, want)
-        picked = self._claimer.within_reach(view, want)
-        allowed = self._throttle.take(group_view, rate, picked.count)
-        popped = Popped(is_limited=picked.is_limited)
-        try:
-            if allowed:
-                popped = self._claim(view, min(allowed, want))
-                popped.is_limited = popped.is_limited or picked.is_limited
-        except StoreUnavailable:
-            allowed = 0 if view.ask.attempt_id else allowed  # keeps the permits of what it may have leased
-            raise
-        finally:
-            self._throttle.give_back(group_view, allowed - len(popped.deliveries))
-        if allowed < picked.count:
-            popped.retry_after_ms = self._throttle.next_in_ms(group_view, rate)
-        return popped
-
-    def _claim(self, view: QueueView, want: int) -> Popped:
-        """Claims from one queue: in one write, unless more leases have expired than one write can name, or some of the
-        messages are missing."""
-        self._deliverer.demand_key(view)
-        deliveries: list[Delivery] = []
-        in_turn: list[int] = []
-        while True:
-            try:
-                claimed = self._claimer.claim(view, want - len(deliveries))
-            except StoreUnavailable as trouble:
-                if not deliveries or (view.ask.attempt_id and trouble.outcome_unknown):
-                    raise  # a repeat would also return what this claim may have leased
-                return Popped(_in_order(view, deliveries, in_turn))
-            try:
-                delivered, has_missing = self._deliverer.deliver(view, claimed)
-            except StoreUnavailable as trouble:
-                if view.ask.attempt_id:  # a repeat would also return the messages that could not be given back
-                    raise
-                return Popped(_in_order(view, deliveries, in_turn), trouble=trouble)
-            deliveries += delivered
-            in_turn += claimed.in_turn
-            view.delivered |= {delivery.stored.offset for delivery in delivered}
-            is_partial = claimed.is_partial and bool(claimed.leases)
-            is_enough = len(deliveries) == want or view.is_over(self._runtime.uptime())
-            if is_enough or not (is_partial or has_missing):
-                is_limited, is_full = claimed.is_limited, claimed.is_full
-                return Popped(_in_order(view, deliveries, in_turn), is_limited=is_limited, is_full=is_full)
-            view.space, view.riding = view.space.after(delivery.stored for delivery in delivered), None
-
-    def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:
-        """The queue whose first message has waited longest. One that the same call acks, where the ack is free, may be
-        a little behind."""
-        oldest = min(waiting.values())
-        until = oldest + min(HOME_MS, (now - oldest) // 2)
-        for batch in acks:
-            if batch.cursor.queue in waiting and waiting[batch.cursor.queue] <= until:
-                return batch.cursor.queue
-        return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
-
-
-def _in_order_of_age(group_view: GroupView, now: int) -> Sequence[QueueView]:
-    """The queues, those whose first message has waited longest before others where looking for what can be delivered
-    takes steps of a filter: they may not suffice for all queues."""
-    if not (group_view.group.is_by_key and group_view.group.filter):
-        return group_view.queues
-    return sorted(group_view.queues, key=lambda view: view.waiting_since(now) or now)
-
-
-def _is_close_to_cap(view: QueueView, now: int) -> bool:
-    """Whether the cap may leave less than is asked for. What is due counts against it until it is taken."""
-    counted = view.cursor.live(now) + sum(len(lease.owed) for lease in view.cursor.due(now))
-    return view.group.max_in_flight - counted < view.ask.max_messages
-
-
-def _in_order(view: QueueView, deliveries: Sequence[Delivery], in_turn: Sequence[int]) -> list[Delivery]:
-    """By offset: a later claim of the call may have met an older message that came back meanwhile. In a group ordered
-    by key, those of one key together, and the keys in the order in which they were chosen, where that is known."""
-    by_offset = sorted(deliveries, key=lambda delivery: delivery.stored.offset)
-    if not view.group.is_by_key:
-        return by_offset
-    turns = {offset: turn for turn, offset in enumerate(in_turn)}
-    by_key: dict[str | int, list[Delivery]] = {}
-    for delivery in by_offset:
-        key = delivery.stored.message.key
-        by_key.setdefault(delivery.stored.offset if key is None else key, []).append(delivery)
-    keys = sorted(by_key.values(), key=lambda own: min(turns.get(each.stored.offset, 0) for each in own))
-    return [delivery for own in keys for delivery in own]
 
 
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:

@@ -1,36 +1,24 @@
-"""One look at a group: its settings, its cursors, and the log of every queue from its cursor on.
-
-If the cached positions of the cursors are right, all of it takes one round trip."""
+"""What one look shows of a group: its settings, cursors of its queues, and the logs of some of them from there on."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import field
 
-from chalicelib.base.errors import GroupNotFound, InvalidField
-from chalicelib.base.limits import QUEUES_MAX, SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable
+from chalicelib.base.limits import SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
 from chalicelib.base.records import mutable
 from chalicelib.base.response_size import Space
-from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.filters import Steps
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import ReceiptBatch, assume
 from chalicelib.consuming.request import Pop
-from chalicelib.consuming.waiters import Place
-from chalicelib.cursors import Cursors
-from chalicelib.cursors.broadcast import newest
-from chalicelib.cursors.cursor import Cursor, cursors_of
-from chalicelib.delays.promoter import Promoter, first_due
-from chalicelib.log.reader import LogReader, Seen, Want, entries, stored_at
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.log.reader import Want, entries, stored_at
 from chalicelib.log.segment import Entry, Segment
-from chalicelib.store import Keys, Range, Read
-from chalicelib.table import keys
 from chalicelib.table.writes import Item
 
-UNKNOWN_ITEMS_MAX = 2 * QUEUES_MAX
-"""Items read of a group's partition if its mode is unknown: the settings and all cursors of a clustering group, plus
-those left by a deleted one of the same name."""
 FILTERING_MS = SECOND_MS
 """How long a pop sifts messages at each of its looks, with the reads that this takes."""
 FILTERING_STEPS = 1 << 17
@@ -61,6 +49,12 @@ class QueueView:
     is_moved: bool = False
     steps: Steps = field(default_factory=Steps)
     verdicts: dict[int, bool] = field(default_factory=dict)
+    is_read: bool = False
+    """Whether its log was read. Without, the cursor alone shows what is due."""
+    waits_until_ms: int | None = None
+    """When its first delayed message is due; None: there is none, or the look was not at this queue."""
+    trouble: StoreUnavailable | None = None
+    """Why its log could not be read."""
 
     @property
     def end(self) -> int:
@@ -130,6 +124,18 @@ class QueueView:
             return 0
         return max(self.waiting_since(now) or 0, popped_at_ms) + TAKE_OVER_AFTER_MS
 
+    def would_create(self, now: int) -> bool:
+        """Whether a claim would make the cursor."""
+        return not self.cursor.stands and self.waiting_since(now) is not None
+
+    def instants_after(self, at_ms: int) -> list[int]:
+        """When something more may be ready, as far as is known."""
+        instants = [] if self.waits_until_ms is None else [self.waits_until_ms]
+        instants += [lease.deadline for lease in self.cursor.owing]
+        instants += [page.due for page in self.cursor.pages.values()]
+        instants += [self.left_until_ms(at_ms), self.ripe_at_ms]
+        return [ms for ms in instants if ms > at_ms]
+
     @property
     def begins_behind(self) -> bool:
         """Whether the log as read begins after the cursor's next message."""
@@ -184,138 +190,41 @@ class QueueView:
 
 @mutable
 class GroupView:
-    """A group as read by one pop."""
+    """A group as read by one look of a pop. `queues`: those whose cursor was read, which are at least those of the
+    pages that it looked into. `window`: the messages the group has taken of its rate, or None before the first.
+    `at_ms`: when the look began."""
 
     topic: Topic
     group: Group
-    queues: list[QueueView]
+    ask: Pop
+    queues: dict[int, QueueView]
     window: Item | None
-    """The messages the group has taken of its rate, or None before the first."""
-    waits: list[int | None]
-    """For each queue, when its first delayed message is due; empty if there never were any."""
     at_ms: int
-    """When the pop began to read it."""
 
     @property
-    def ask(self) -> Pop:
-        return self.queues[0].ask
+    def is_alone(self) -> bool:
+        """Whether there is no other queue to take from if one fails."""
+        return len(self.queues) == 1
 
     def due(self, besides: Collection[int] = ()) -> list[int]:
         """The queues with due delayed messages, the earliest first."""
-        due = [(ms, queue) for queue, ms in enumerate(self.waits) if ms is not None and ms <= self.at_ms]
-        return [queue for _, queue in sorted(due) if queue not in besides]
+        waits = ((view.waits_until_ms, queue) for queue, view in self.queues.items())
+        due = sorted((ms, queue) for ms, queue in waits if ms is not None and ms <= self.at_ms)
+        return [queue for _, queue in due if queue not in besides]
 
     def is_held(self, now: int) -> bool:
         """Whether messages are ready; a pop that takes none of them is held back."""
-        return any(view.cursor.aside or view.waiting_since(now) is not None for view in self.queues)
+        return any(view.cursor.aside or view.waiting_since(now) is not None for view in self.queues.values())
+
+    def ready_at(self) -> dict[int, int]:
+        """When a pop can take the next known message of a queue: a delayed one, a retry, one whose lease expires, or
+        one that the group's `delay_ms` holds back, or that is left to another zone, until then."""
+        later = ((queue, min(view.instants_after(self.at_ms), default=None)) for queue, view in self.queues.items())
+        return {queue: ms for queue, ms in later if ms is not None}
 
     def next_ready_at_ms(self) -> int | None:
-        """When a pop can take the next known message: a delayed one, a retry, one whose lease expires, or one that the
-        group's `delay_ms` holds back, or that is left to another zone, until then."""
-        instants = [ms for ms in self.waits if ms is not None]
-        for view in self.queues:
-            instants += [lease.deadline for lease in view.cursor.owing]
-            instants += [page.due for page in view.cursor.pages.values()]
-            instants += [view.left_until_ms(self.at_ms), view.ripe_at_ms]
-        return min((ms for ms in instants if ms > self.at_ms), default=None)
-
-
-class ViewReader:
-    def __init__(self, env: Env, reader: LogReader, cursors: Cursors, promoter: Promoter) -> None:
-        self._store, self._runtime = env.store, env.runtime
-        self._catalogue, self._reader, self._promoter = env.catalogue, reader, promoter
-        self._cursors, self._consumers = cursors.cache, cursors.consumers
-
-    def read(self, topic: Topic, group_name: str, ask: Pop, strong: bool = False) -> GroupView:
-        """The group now, in a broadcast group as this consumer has it, and up to `max_messages` ahead in each queue.
-        Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
-        at_ms, asked_at_ms = self._runtime.now(), self._runtime.uptime()
-        known = self._catalogue.seen_group(topic, group_name)
-        of_group = _reads(topic, group_name, known, ask, strong)
-        of_logs = self._reader.guess(self._guess(topic, known, ask))
-        of_delays = self._promoter.glances(topic, topic.readers) if topic.delays else []
-        answers = self._store.read([*of_group, *of_logs, *of_delays])
-        items = [item for answer in answers[: len(of_group)] for item in answer]
-        seen, delays_at = Seen(), len(of_group) + len(of_logs)
-        self._reader.learn(seen, of_logs, answers[len(of_group) : delays_at])
-        group = self._group(topic, group_name, known, items, asked_at_ms)
-        cursors = self._cursors_of(topic, group, known, items, ask, strong)
-        if cursors is None:
-            return self.read(topic, group_name, ask, strong=True)
-        for cursor in cursors:
-            self._cursors.keep(cursor.key, cursor)
-        wants = [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cursors)]
-        until_ms, steps = self._runtime.uptime() + FILTERING_MS, Steps()
-        pairs = enumerate(zip(cursors, self._reader.chains(wants, seen), strict=True))
-        queues = [
-            QueueView(topic, group, queue, ask, cursor, chain, until_ms, at_ms, steps=steps)
-            for queue, (cursor, chain) in pairs
-        ]
-        return GroupView(topic, group, queues, _window(group, items), first_due(answers[delays_at:]), at_ms)
-
-    def place(self, topic: Topic, group_name: str, ask: Pop) -> Place:
-        """Where a pop waits. Before the group is known, each consumer is on its own."""
-        known = self._catalogue.seen_group(topic, group_name)
-        if known is None or known.is_broadcast:
-            return Place(topic.id, group_name, consumer_id=ask.consumer_id)
-        return Place(topic.id, group_name, zone=ask.zone)
-
-    def promote(self, view: QueueView) -> None:
-        """Promotes the first due messages of a queue, and reads them in its log, where a weak read may not see them
-        yet."""
-        self._promoter.promote(view.topic, view.queue)
-        view.chain = self._reader.chains([view.want(view.ask.max_messages)], strong=True)[0]
-
-    def _guess(self, topic: Topic, known: Group | None, ask: Pop) -> list[Want]:
-        if known is None:
-            return []
-        consumer = keys.consumer(ask.consumer_id) if known.is_broadcast and ask.consumer_id is not None else ""
-        cached = [self._cursors.get(known.cursor_key(queue, consumer)) for queue in range(topic.readers)]
-        return [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cached) if cursor]
-
-    def _group(self, topic: Topic, name: str, known: Group | None, items: list[Item], asked_at_ms: int) -> Group:
-        """The group's settings, read again before GroupNotFound is raised."""
-        item = next((item for item in items if item["sk"] == keys.SETTINGS), None)
-        if not item:
-            return self._catalogue.group(topic, name)
-        if known is None or (known.id, known.version) != (item["id"], item["version"]):
-            known = Group.of(topic.id, name, item)
-        self._catalogue.keep_group(known, asked_at_ms)
-        return known
-
-    def _cursors_of(
-        self, topic: Topic, group: Group, known: Group | None, items: list[Item], ask: Pop, strong: bool
-    ) -> list[Cursor] | None:
-        """The cursors of all queues, in a broadcast group those of this consumer. None: they are to be read again."""
-        if not group.is_broadcast:
-            return None if known and known.is_broadcast else cursors_of(group, topic, items)
-        if ask.consumer_id is None:
-            raise InvalidField(
-                f"field 'consumer_id' must be given, since group '{group.name}' is broadcast; it is null"
-            )
-        if known is None or known.id != group.id:
-            return None
-        own = cursors_of(group, topic, items, keys.consumer(ask.consumer_id))
-        if topic.delays and not strong and newest(own) is None:
-            return None  # it would begin as the settings say, which a purge may have changed
-        return self._consumers.admitted(group, ask.consumer_id, own, strong)
-
-
-def _window(group: Group, items: list[Item]) -> Item | None:
-    return next((item for item in items if item["sk"] == group.window_key.sk), None)
-
-
-def _reads(topic: Topic, group_name: str, known: Group | None, ask: Pop, strong: bool) -> list[Read]:
-    """Settings and cursors. A broadcast group may have any number of cursors: only those of one consumer are read."""
-    if known and known.is_broadcast:
-        settings = Keys([known.key, *([known.window_key] if known.rate_limit else [])], strong)
-        if ask.consumer_id is None:
-            return [settings]
-        own = keys.cursors(topic.id, group_name, known.id, keys.consumer(ask.consumer_id))
-        return [settings, Range(*own, strong=strong)]
-    most = None if known else UNKNOWN_ITEMS_MAX
-    partition = keys.group_partition(topic.id, group_name)
-    return [Range(partition, keys.FIRST, keys.LAST, most, descending=True, strong=strong)]
+        """The same of all queues."""
+        return min(self.ready_at().values(), default=None)
 
 
 def want(topic: Topic, queue: int, cursor: Cursor, count: int) -> Want:

@@ -41,18 +41,21 @@ class Waiter:
         self._until_ms = deadline.wait_until_ms(self._idle_since_ms + wait_ms)
         self._pause_ms = POLL_MS_MIN
         self._bell = runtime.bell()
-        self.was_told = False
+        self.was_told = self._is_told = False
 
     def is_over(self) -> bool:
         return self._runtime.uptime() >= self._until_ms
 
-    def listen(self) -> None:
-        """To be called before each look: what is stored from now on ends the next rest."""
+    def listen(self) -> bool:
+        """To be called before each look: what is stored from now on ends the next rest. Returns whether something was
+        stored since the last look."""
         self._bell = self._runtime.bell()
+        is_told, self._is_told = self._is_told, False
+        return is_told
 
     def tell(self) -> None:
         """Ends the rest. The look after it may still miss what is stored, so others follow soon."""
-        self.was_told = True
+        self.was_told = self._is_told = True
         self._idle_since_ms, self._pause_ms = self._runtime.uptime(), POLL_MS_MIN
         self._bell.ring()
 

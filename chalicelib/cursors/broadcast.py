@@ -128,8 +128,9 @@ class Consumers:
 
     def all(self, topic: Topic, group: Group) -> list[Cursor]:
         """All existing cursors of the group."""
-        partition = Range(*keys.cursors(topic.id, group.name, group.id), strong=True)
-        return [Cursor.of(item) for item in self._store.read([partition])[0]]
+        pages = keys.cursors(topic.id, group.name, group.id, topic.most)
+        answers = self._store.read([Range(*page, strong=True) for page in pages])
+        return [Cursor.of(item) for items in answers for item in items]
 
     def move(self, moving: Sequence[tuple[Cursor, int]], purged_at_ms: int | None = None) -> None:
         """Resets each of these cursors to an offset, but not those of consumers that are forgotten meanwhile. Consumers
@@ -162,14 +163,14 @@ class Consumers:
         consumer."""
         standing = self.all(topic, group)
         if not group.is_broadcast:
-            cursors = completed(group, topic.readers, standing)
+            cursors = completed(group, range(topic.readers), standing)
             return [(cursors[queue], offset) for queue, offset in targets.items()]
         now = self._runtime.now()
         moving: list[tuple[Cursor, int]] = []
         for own in by_consumer(standing):
             last = newest(own)
             if last and not is_idle(last, now):
-                cursors = completed(group, topic.readers, own, last.consumer)
+                cursors = completed(group, range(topic.readers), own, last.consumer)
                 at_ms, by = last.last_pop_at_ms, last.last_consumer_id
                 moving += [(cursors[queue].to_be_made(now, at_ms, by), offset) for queue, offset in targets.items()]
         return moving

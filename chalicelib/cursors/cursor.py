@@ -246,20 +246,20 @@ class Cursor:
         return next((lease for lease in self.owing if lease.owes(offset)), None)
 
 
-def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:
-    """One cursor per queue for one consumer: the existing ones, and new ones at the start."""
+def completed(group: Group, queues: Iterable[int], own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:
+    """One cursor for each of these queues, of one consumer: the existing ones, and new ones at the start."""
     standing = {cursor.queue: cursor for cursor in own}
     return [
         standing.get(queue)
         or Cursor.fresh(group.cursor_key(queue, consumer), group.start_of(queue), group.purged_at_ms)
-        for queue in range(queues)
+        for queue in queues
     ]
 
 
 def cursors_of(group: Group, topic: Topic, items: Iterable[Item], consumer: str = "") -> list[Cursor]:
     """The cursors of all queues, in a broadcast group those of one consumer; unused ones are at the group's start.
     `items`: of the group's partition, with the cursors of no other consumer."""
-    return completed(group, topic.readers, standing_cursors_of(group, items), consumer)
+    return completed(group, range(topic.readers), standing_cursors_of(group, items), consumer)
 
 
 def all_cursors_of(group: Group, topic: Topic, items: Iterable[Item]) -> list[Cursor]:
@@ -269,7 +269,7 @@ def all_cursors_of(group: Group, topic: Topic, items: Iterable[Item]) -> list[Cu
 
 def standing_cursors_of(group: Group, items: Iterable[Item]) -> list[Cursor]:
     """The cursors that exist, of any queue."""
-    _, first, _ = keys.cursors(group.topic_id, group.name, group.id)
+    first, _ = keys.around_cursors(group.id)
     return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
 
 

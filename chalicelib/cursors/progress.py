@@ -115,7 +115,7 @@ def of_group(
     of its first one. `ripe`: the offset of each queue up to which the group's `delay_ms` holds none back; if it is not
     given, all count as ready."""
     known = [own for own in by_consumer(cursors) if not group.is_broadcast or is_known(own, now)] or [[]]
-    standing = [completed(group, len(ends), own) for own in known]
+    standing = [completed(group, range(len(ends)), own) for own in known]
     queues: list[QueueProgress] = []
     for queue, (first, end, until) in enumerate(zip(firsts, ends, ripe or [None] * len(ends), strict=True)):
         dead = sum(cursor.dead for cursor in cursors if cursor.queue == queue)

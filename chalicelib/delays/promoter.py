@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -39,12 +39,11 @@ class Promoter:
         self._writer, self._payloads = log.writer, log.payloads
         self._decisions = decisions
 
-    def glances(self, topic: Topic, queues: int) -> list[Read]:
-        """The reads for `first_due`, of the first delayed message of the first queues; none if the topic never had
-        one."""
+    def glances(self, topic: Topic, queues: Iterable[int]) -> list[Read]:
+        """The reads for `first_due`, of the first delayed message of these queues; none if the topic never had one."""
         if not topic.delays:
             return []
-        partitions = [keys.delays(topic.id, queue) for queue in range(queues)]
+        partitions = [keys.delays(topic.id, queue) for queue in queues]
         return [Range(partition, keys.FIRST, keys.LAST, limit=1) for partition in partitions]
 
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:

@@ -27,9 +27,9 @@ from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.move_task import COMPLETED, FAILED, HELD_MS, MoveTask
 from chalicelib.consuming import Consuming
 from chalicelib.consuming.delivery import Delivery
-from chalicelib.consuming.pop import Popped
 from chalicelib.consuming.receipt_batch import Owed
 from chalicelib.consuming.request import Pop
+from chalicelib.consuming.taker import Popped
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.dead_letters.bury import DEAD_TOGETHER_MAX
 from chalicelib.dead_letters.move import SOURCE

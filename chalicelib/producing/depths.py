@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from typing import NamedTuple
 
 from chalicelib.base import deadline
@@ -21,6 +22,7 @@ from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor import all_cursors_of
+from chalicelib.cursors.pages import joined, pages_of
 from chalicelib.cursors.progress import of_group
 from chalicelib.log import Log
 from chalicelib.log.offsets import end_of, newest
@@ -87,27 +89,31 @@ class Depths:
         of_ends = newest(topic.read_logs)
         try:
             with deadline.part_until(deadline.hop_until_ms(self._runtime.uptime())):
-                listed, *answers = self._store.read([_directory(topic), *of_ends, *_partitions(topic, known.groups)])
+                pages = [pages_of(topic, name) for name in known.groups]
+                reads = [_directory(topic), *of_ends, *chain.from_iterable(pages)]
+                listed, *answers = self._store.read(reads)
                 names = [item["sk"] for item in listed]
-                partitions = dict(zip(known.groups, answers[len(of_ends) :], strict=True))
-                if new := [name for name in names if name not in partitions]:
-                    partitions |= zip(new, self._store.read(_partitions(topic, new)), strict=True)
+                stored = dict(zip(known.groups, joined(pages, answers[len(of_ends) :]), strict=True))
+                if new := [name for name in names if name not in stored]:
+                    pages = [pages_of(topic, name) for name in new]
+                    answers_of_new = self._store.read([*chain.from_iterable(pages)])
+                    stored |= zip(new, joined(pages, answers_of_new), strict=True)
                 for queue, items in enumerate(answers[: len(of_ends)]):
                     known.ends_at(queue, end_of(items))
                 known.groups = names
-                known.slowest = self._slowest(topic, depth_max, known, {name: partitions[name] for name in names})
+                known.slowest = self._slowest(topic, depth_max, known, {name: stored[name] for name in names})
         except StoreUnavailable:
             return
 
     def _slowest(
-        self, topic: Topic, depth_max: int, known: _Known, partitions: Mapping[str, Sequence[Item]]
+        self, topic: Topic, depth_max: int, known: _Known, stored: Mapping[str, Sequence[Item]]
     ) -> dict[int, Slowest]:
         """By queue; empty without groups. Expired messages are not waiting any more, which is looked up only where it
         could make a difference."""
         ends, nothing = [known.ends[queue] for queue in range(topic.readers)], [0] * topic.readers
         now = self._runtime.now()
         slowest: dict[int, Slowest] = {}
-        for name, items in partitions.items():
+        for name, items in stored.items():
             if settings := next((item for item in items if item["sk"] == keys.SETTINGS), None):
                 group = Group.of(topic.id, name, settings)
                 for part in of_group(group, all_cursors_of(group, topic, items), nothing, ends, now):
@@ -139,8 +145,3 @@ class Depths:
 
 def _directory(topic: Topic) -> Range:
     return Range(keys.groups(topic.id), keys.FIRST, keys.LAST)
-
-
-def _partitions(topic: Topic, names: Sequence[str]) -> list[Range]:
-    """The settings and cursors of these groups."""
-    return [Range(keys.group_partition(topic.id, name), keys.FIRST, keys.LAST) for name in names]

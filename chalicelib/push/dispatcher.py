@@ -134,9 +134,9 @@ class Dispatcher:
             slot, pause = self._slots.take(view.group, push)
             if slot is None:
                 return pause.until_ms if pause.holds(self._runtime.now()) else None
-            seen = [queue.cursor for queue in view.queues]
+            seen = [queue.cursor for queue in view.queues.values()]
             if not self._work(run, slot, pause, view):
-                if seen == [queue.cursor for queue in view.queues]:
+                if seen == [queue.cursor for queue in view.queues.values()]:
                     return view.next_ready_at_ms()  # what is due waits for something else
                 self._runtime.sleep(LOOK_EVERY_MS)  # another run was faster, or a filter has rejected many
         return None

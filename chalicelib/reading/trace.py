@@ -91,8 +91,10 @@ class Traces:
 
     def _cursors(self, topic: Topic, groups: Sequence[Group], queue: int) -> list[tuple[Group, Cursor]]:
         """The cursors of these groups in this queue; in a broadcast group those of all consumers."""
-        partitions = [Range(group.key.pk, keys.FIRST, keys.LAST, strong=True) for group in groups]
-        answers = self._store.read(partitions) if groups else []
+        pages = [keys.group_partition(topic.id, group.name, keys.page_of(queue)) for group in groups]
+        answers = (
+            self._store.read([Range(page, keys.FIRST, keys.LAST, strong=True) for page in pages]) if groups else []
+        )
         return [
             (group, cursor)
             for group, items in zip(groups, answers, strict=True)

@@ -21,6 +21,8 @@ AGENDA_SHARDS = 4
 for each topic in use. One costs an idle stage half a read unit a minute and sweep."""
 _SEGMENTS_KEPT_MAX = 4_096
 """The same of segments: a pop names each of them several times, and so does a produce."""
+CURSORS_IN_PAGE = 16
+"""Queues whose cursors in a group share a partition: one query reads them, and more queues share no more."""
 FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
@@ -67,8 +69,19 @@ def directory(topic_id: str, group_name: str) -> Key:
     return Key(groups(topic_id), group_name)
 
 
-def group_partition(topic_id: str, group_name: str) -> str:
-    return f"group#{topic_id}#{group_name}"
+def group_partition(topic_id: str, group_name: str, page: int = 0) -> str:
+    """A page of the group's cursors; the first one has its settings too."""
+    return f"group#{topic_id}#{group_name}#{page}" if page else f"group#{topic_id}#{group_name}"
+
+
+def group_partitions(topic_id: str, group_name: str, queues: int) -> list[str]:
+    """All pages of a group in a topic that had so many queues."""
+    return [group_partition(topic_id, group_name, page) for page in range(page_of(queues - 1) + 1)]
+
+
+def page_of(queue: int) -> int:
+    """The page with the cursors of this queue."""
+    return queue // CURSORS_IN_PAGE
 
 
 def group(topic_id: str, name: str) -> Key:
@@ -82,13 +95,21 @@ def consumer(consumer_id: str) -> str:
 
 @lru_cache(_CURSORS_KEPT_MAX)
 def cursor(topic_id: str, group_name: str, group_id: str, queue: int, consumer: str = "") -> Key:
-    return Key(group_partition(topic_id, group_name), f"{_cursors(group_id, consumer)}{queue:03d}")
+    return Key(group_partition(topic_id, group_name, page_of(queue)), f"{_cursors(group_id, consumer)}{queue:03d}")
 
 
-def cursors(topic_id: str, group_name: str, group_id: str, consumer: str = "") -> tuple[str, str, str]:
-    """The partition, and the sort keys around the cursors of one consumer, or (empty) of all."""
+def cursors(
+    topic_id: str, group_name: str, group_id: str, queues: int, consumer: str = ""
+) -> list[tuple[str, str, str]]:
+    """For each page in a topic that had so many queues, its partition, and the sort keys around the cursors of one
+    consumer, or (empty) of all."""
+    first, last = around_cursors(group_id, consumer)
+    return [(partition, first, last) for partition in group_partitions(topic_id, group_name, queues)]
+
+
+def around_cursors(group_id: str, consumer: str = "") -> tuple[str, str]:
     first = _cursors(group_id, consumer)
-    return group_partition(topic_id, group_name), first, first + LAST
+    return first, first + LAST
 
 
 def consumer_of(cursor: Key) -> str:
@@ -125,8 +146,10 @@ def push_pause(topic_id: str, group_id: str) -> Key:
 
 
 def owners(partition: str) -> tuple[str, str]:
-    """Whose items it holds: the id of their topic, and itself, which for the partition of a group stands for it."""
-    return partition.split("#", 2)[1], partition
+    """Whose items it holds: the id of their topic, and itself, or of the pages of a group the first one, which stands
+    for the group."""
+    kind, topic_id, *rest = partition.split("#", 3)
+    return topic_id, "#".join((kind, topic_id, *rest[:1]))
 
 
 def log(topic_id: str, queue: int) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.catalogue.agenda import Appointment
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors.pages import joined, pages_of
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Set, Write
@@ -73,7 +75,8 @@ class Rounds:
         return {topic.name: topic for topic in map(Topic.of, items)}
 
     def groups_of(self, topics: Sequence[Topic]) -> list[StoredGroup]:
-        """All groups of these topics, possibly stale: two round trips, half a read unit per topic and group."""
+        """All groups of these topics, possibly stale: two round trips, half a read unit per topic and page of a
+        group."""
         listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
         return self._groups(
             [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
@@ -89,9 +92,9 @@ class Rounds:
     def _groups(self, named: Sequence[tuple[Topic, str]]) -> list[StoredGroup]:
         """The existing ones of these groups."""
         groups: list[StoredGroup] = []
-        partitions = [keys.group_partition(topic.id, name) for topic, name in named]
-        answers = self._store.read([Range(pk, keys.FIRST, keys.LAST) for pk in partitions])
-        for (topic, name), items in zip(named, answers, strict=True):
+        pages = [pages_of(topic, name) for topic, name in named]
+        answers = self._store.read([*chain.from_iterable(pages)])
+        for (topic, name), items in zip(named, joined(pages, answers), strict=True):
             settings = next((item for item in items if item["sk"] == keys.SETTINGS), None)
             if settings:
                 groups.append(StoredGroup(topic, Group.of(topic.id, name, settings), items))

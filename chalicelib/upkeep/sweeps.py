@@ -132,7 +132,7 @@ class Sweeps:
     def _waits(self, topics: Sequence[Topic]) -> dict[str, dict[int, int]]:
         """When the first delayed message of a queue is due, by topic and queue, for the queues that have one; also for
         those that have left, which are read again if something waits in them."""
-        reads = [read for topic in topics for read in self._promoter.glances(topic, topic.most)]
+        reads = [read for topic in topics for read in self._promoter.glances(topic, range(topic.most))]
         dues = iter(first_due(self._store.read(reads)))
         by_topic = {topic.name: [*islice(dues, topic.most if topic.delays else 0)] for topic in topics}
         return {

@@ -257,7 +257,7 @@ def test_new_cursors_are_those_of_their_consumer() -> None:
     group = replace(GROUP, starts=[7, 8], mode="broadcast")
     own = Cursor(group.cursor_key(1, "ann"), 1, 9, {})
     fresh = Cursor.fresh(group.cursor_key(0, "ann"), 7)
-    assert completed(group, 2, [own], "ann") == [fresh, own]
+    assert completed(group, range(2), [own], "ann") == [fresh, own]
 
 
 def paths(change: Change) -> list[Path]:
@@ -313,7 +313,7 @@ def test_messages_are_leased_or_waiting_until_they_are_due() -> None:
 
 def test_a_cursor_is_read_as_it_was_made_and_as_the_last_pop_left_it() -> None:
     group = replace(GROUP, starts=[7], purged_at_ms=5)
-    made = completed(group, 1, [])[0].to_be_made(3, 4, "ann")
+    made = completed(group, [0], [])[0].to_be_made(3, 4, "ann")
     assert made == Cursor(made.key, 3, 7, {}, None, 4, "ann", purged_at_ms=5, stands=False)
     item = after(None, steps.create(made)) or {}
     assert Cursor.of(item) == replace(made, stands=True)

@@ -11,8 +11,8 @@ from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, MessageNotFound, QueueFull, StoreUnavailable
 from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.pop import Popped
 from chalicelib.consuming.request import Pop
+from chalicelib.consuming.taker import Popped
 from chalicelib.producing.new_message import Sending
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Asked, Cancelled, Delivered, Fact, Reset, Sent, Settled

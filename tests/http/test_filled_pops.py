@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import MIB, TAKEOVERS_MAX
-from chalicelib.consuming import pop as popping
+from chalicelib.consuming import taker
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import Trouble, TroubledStore, unavailable
@@ -125,7 +125,7 @@ def test_a_pop_goes_on_for_a_second_at_most(topic: Topic, group: Group, clock: C
 
     def slow(verb: str, _about: object) -> None:
         if verb == "write":
-            clock.sleep(popping.FILL_MS // 2 + 1)
+            clock.sleep(taker.FILL_MS // 2 + 1)
 
     store.before = slow
     assert places(group.pop(fill=True)["messages"]) == [(0, 2), (0, 3), (1, 2), (1, 3)]

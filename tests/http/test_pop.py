@@ -78,12 +78,12 @@ def test_pops_empty_every_queue_before_they_answer_nothing(client: Client) -> No
 
 
 def test_the_message_that_has_waited_longest_is_taken_first(client: Client, clock: Clock) -> None:
-    topic = client.topic("orders", queues=5)
+    topic = client.topic("orders", queues=4)
     group = topic.group("billing")
-    for queue in (3, 0, 4, 1, 2):
+    for queue in (3, 0, 1, 2):
         topic.produce("a", queue=queue)
         clock.sleep(10)
-    assert [group.take_one()["queue"] for _ in range(5)] == [3, 0, 4, 1, 2]
+    assert [group.take_one()["queue"] for _ in range(4)] == [3, 0, 1, 2]
 
 
 def test_two_instances_share_a_group_and_take_each_message_once(topic: Topic, group: Group) -> None:

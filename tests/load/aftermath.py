@@ -51,7 +51,8 @@ class Outside:
     def cursors(self, group: str) -> list[Cursor]:
         topic = self.topic
         settings = self._service.env.catalogue.group(topic, group)
-        return cursors_of(settings, topic, self._all(keys.group_partition(topic.id, group)))
+        partitions = keys.group_partitions(topic.id, group, topic.most)
+        return cursors_of(settings, topic, [item for partition in partitions for item in self._all(partition)])
 
     def ends(self) -> dict[int, int]:
         """By queue, those that have left too."""

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import GROUP_DETAILS_MAX
-from chalicelib.consuming.view import UNKNOWN_ITEMS_MAX
+from chalicelib.consuming.view_reader import UNKNOWN_ITEMS_MAX
 from chalicelib.log.segment import SEGMENT_FULL_BYTES
 from chalicelib.store import Read
 from chalicelib.table.writes import Item

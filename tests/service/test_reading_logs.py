@@ -263,7 +263,7 @@ def test_a_chain_ends_before_a_hole_and_begins_behind_it(hint: int | None) -> No
 def test_a_view_that_has_met_a_reset_says_so_until_the_log_is_read_again() -> None:
     service = with_messages(StrictStore(), Clock(), 1).service
     popper = service.consuming.popper
-    [view] = popper.look(service.env.catalogue.topic("t"), "g", Pop(), set()).queues
+    [view] = popper.look(service.env.catalogue.topic("t"), "g", Pop(), set()).queues.values()
     view.learn(replace(view.cursor, epoch=view.cursor.epoch + 1))
     view.learn(view.cursor)
     assert view.is_moved

@@ -66,7 +66,7 @@ def _waiting(store: PastStore) -> Iterator[Waiting]:
             yield Waiting(MOVE, queues[_topic_of(key)], ALWAYS_MS, since_ms, until_ms)
     groups = {key.pk: (item, until_ms) for key, _, until_ms, item in store.lives("group#") if key.sk == keys.SETTINGS}
     for key, since_ms, until_ms, item in store.lives("group#"):
-        group, ended_ms = groups[key.pk]
+        group, ended_ms = groups[keys.owners(key.pk)[1]]
         last = group["max_attempts"]
         if "leases" in item and any(listed[3] >= last for listed in item["leases"].values()):
             subject = keys.subject(topics[_topic_of(key)][0], key.pk.split("#")[2])

@@ -191,4 +191,4 @@ def _running(cursor: Cursor, counted: set[str], until_ms: int) -> list[Lease]:
 
 
 def _group(key: Key) -> str:
-    return key.pk.rsplit("#", 1)[1]
+    return key.pk.split("#")[2]

@@ -16,6 +16,7 @@ BASE = Plan(messages=14, pops=4, queues=1)
 _LEASES_MS = (0, 200, 1_000, 3_000)
 _SQS = {"queue_calls": 7}
 _DYING = {"max_attempts": 2, "burials": 0.2}
+_WIDE = {"narrow_looks": True, "queues": 6, "pop_sizes": (1, 2, 4)}
 _SCARCE = {"zones": True, "queues": 3, "consumers": 6, "groups": 2, "pace": 12, "burials": 0.0}
 
 FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
@@ -86,6 +87,7 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "move tasks": (0.06, (_DYING | {"moves_dead": True, "tasks": 6},)),
     "torn reads": (0.2, ({"faults": replace(ALL, torn=0.5)}, {"faults": replace(ALL, torn=0.5, latency_ms_max=100)})),
     "small segments": (0.3, ({"small_segments": True},)),
+    "narrow looks": (0.25, ({"narrow_looks": True}, {"narrow_looks": True, "queues": 3}, _WIDE)),
 }
 """How likely each is, and the ways in which it may be on."""
 

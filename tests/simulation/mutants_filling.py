@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.catalogue.group import ENDLESS, Group
-from chalicelib.consuming.pop import Popped, Popper
+from chalicelib.consuming.taker import Popped, Taker
 from tests.simulation.mutants import planted
 
 
@@ -26,17 +26,17 @@ def no_end_of_attempts_taken_for_no_attempt_left() -> Any:
 @planted
 def fills_that_stop_at_the_first_queue() -> Any:
     """A pop with `fill` takes from one queue."""
-    return patch.object(Popper, "_is_filled", lambda _self, _view, got, _until: bool(got.deliveries))
+    return patch.object(Taker, "_is_filled", lambda _self, _view, got, _until: bool(got.deliveries))
 
 
 @planted
 def fills_that_ask_each_queue_for_all() -> Any:
     """Every queue gives as many messages as were asked for in all."""
-    true = Popper._taken
-    return patch.object(Popper, "_taken", lambda self, views, view, acks, _got: true(self, views, view, acks, Popped()))
+    true = Taker._taken
+    return patch.object(Taker, "_taken", lambda self, views, view, acks, _got: true(self, views, view, acks, Popped()))
 
 
 @planted
 def fills_that_forget_claims_without_answer() -> Any:
     """An attempt answers what it has although another queue may have leased messages to it, which a repeat shows."""
-    return patch.object(Popper, "_may_have_leased", lambda *_: False)
+    return patch.object(Taker, "_may_have_leased", lambda *_: False)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.rate import Window
-from chalicelib.consuming import pop, settle
+from chalicelib.consuming import settle, taker
 from chalicelib.consuming.skip import Skipper
 from chalicelib.cursors import lease
 from chalicelib.cursors.cursor import Cursor, RetryPage
@@ -20,12 +20,12 @@ from tests.simulation.mutants import planted, without
 @planted
 def pauses_that_nobody_looks_at() -> Any:
     """A paused group delivers."""
-    true = pop.Popper.pop_once
+    true = taker.Taker.take
 
-    def pop_once(self: Any, view: Any, *args: Any) -> Any:
+    def take(self: Any, view: Any, *args: Any) -> Any:
         return true(self, dataclasses.replace(view, group=dataclasses.replace(view.group, paused=False)), *args)
 
-    return patch.object(pop.Popper, "pop_once", pop_once)
+    return patch.object(taker.Taker, "take", take)
 
 
 @planted

@@ -131,6 +131,8 @@ class Plan:
     """The longest pause between two cancels."""
     small_pages: bool = False
     """Retries lie in pages, not in the cursor."""
+    narrow_looks: bool = False
+    """A pop looks at one queue first, and a page has the cursors of two."""
     small_segments: bool = False
     """A segment of the log is full with an entry or two."""
     alarm_ready: int = 0

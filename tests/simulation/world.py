@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -54,7 +54,7 @@ from tests.simulation.transacting import Arbiter, Sender
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
 from tests.simulation.zoned import ZONES, zone_of
 from tests.support.scheduler import Endless, Killed, Scheduler
-from tests.support.small import small_pages, small_segments
+from tests.support.small import narrow_looks, small_pages, small_segments
 
 _KEY = b"0123456789abcdef"
 
@@ -103,6 +103,10 @@ class World:
 
     def run(self) -> list[str]:
         """Plays the history; returns what is wrong with it."""
+        with narrow_looks() if self._plan.narrow_looks else nullcontext():
+            return self._run()
+
+    def _run(self) -> list[str]:
         worlds = [self, self.twin] if self.twin else [self]
         for world in worlds:
             world._spawn_all()
@@ -439,7 +443,7 @@ class World:
         self.history.drained_ms[group] = self.now
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet
-        read_dead(service, self._topic, group, self.history)
+        read_dead(service, self.now_topic, group, self.history)
         parts = service.admin.groups.details(service.env.catalogue.current_topic(self.name), group).queues
         self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
 

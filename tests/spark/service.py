@@ -56,6 +56,7 @@ def busy_world(store: MemoryStore | None = None) -> World:
     client = Client(store or MemoryStore(keeps_blobs=True))
     made = [_orders(client), _retried(client), _delayed(client), _ahead(client), _broadcast(client), _bodies(client)]
     made += [_held(client), _shrunk(client), _questions(client), _called(client), *_moved(client), *_moved_back(client)]
+    made.append(_wide(client))
     sweeps = client.api.service.sweeps
     for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
         sweep()
@@ -77,6 +78,19 @@ def _traced(client: Client) -> Topic:
     group = topic.group("watched")
     topic.produce("seen")
     group.take_one()
+    return topic
+
+
+def _wide(client: Client) -> Topic:
+    """Cursors in two pages."""
+    topic = client.topic("wide", queues=17)
+    topic.group("everyone", mode="broadcast")
+    group = topic.group("shared")
+    for queue in (0, 16):
+        topic.produce("a", queue=queue)
+        topic.produce("b", queue=queue)
+        group.take_one()
+        Group(client, topic, "everyone").take_one(consumer_id="ann")
     return topic
 
 

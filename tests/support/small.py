@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.consuming import tour
 from chalicelib.cursors import cursor, retries
 from chalicelib.cursors.retries import surplus
 from chalicelib.log import segment
-from chalicelib.table import writes
+from chalicelib.table import keys, writes
 
 _SEGMENT_BYTES = 100
 """One entry of a few messages, or two pointers."""
@@ -29,6 +30,15 @@ def small_pages() -> Iterator[None]:
         patch.object(cursor, "LEASES_FEW", 1),
     ):
         yield
+
+
+@contextmanager
+def narrow_looks() -> Iterator[None]:
+    """A pop looks at one queue, then at two more, and so on; a page has the cursors of two queues."""
+    with patch.multiple(tour, LOOKED_AT=1, WIDENED=2), patch.object(keys, "CURSORS_IN_PAGE", 2):
+        keys.cursor.cache_clear()
+        yield
+    keys.cursor.cache_clear()
 
 
 @contextmanager

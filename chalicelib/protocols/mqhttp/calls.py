@@ -15,9 +15,10 @@ from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.delivery import Delivery
-from chalicelib.consuming.pop import Popped, Suits, Unsuitable
+from chalicelib.consuming.pop import Suits, Unsuitable
 from chalicelib.consuming.receipt_batch import RECEIPT_INVALID
 from chalicelib.consuming.request import Pop
+from chalicelib.consuming.taker import Popped
 from chalicelib.producing import new_message
 from chalicelib.protocols.mqhttp import properties
 from chalicelib.protocols.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong

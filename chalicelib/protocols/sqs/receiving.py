@@ -13,8 +13,9 @@ from chalicelib.base.message import Message, Stored, parse_delayed_id, parse_mes
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.sqs_queue import NAME_PATTERN
 from chalicelib.consuming.delivery import Delivery
-from chalicelib.consuming.pop import Popped, Unsuitable
+from chalicelib.consuming.pop import Unsuitable
 from chalicelib.consuming.request import Pop
+from chalicelib.consuming.taker import Popped
 from chalicelib.dead_letters.move import ID, SENT, SOURCE, received_before
 from chalicelib.protocols.sqs import message_attributes
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXTS, Actions, Call, Json

@@ -77,7 +77,7 @@ def _unless_endless(attempts: int) -> int | None:
 
 
 def _name(key: Key) -> str:
-    return key.pk.split("#", 2)[2] if len(key.parts) > 2 else ""
+    return key.pk.split("#")[2] if len(key.parts) > 2 else ""
 
 
 def _cursor(key: Key, item: Attributes) -> dict[str, Any]:
