@@ -8,7 +8,7 @@ import platform
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from benchmarks.backlog import Plan, backlog
@@ -18,6 +18,10 @@ from benchmarks.compression import compression
 from benchmarks.costs import costs
 from benchmarks.lateness import lateness
 from benchmarks.moves import moves
+from benchmarks.ramps import FULL as RAMPS
+from benchmarks.ramps import QUICK as FEW_RAMPS
+from benchmarks.ramps import Effort as RampEffort
+from benchmarks.ramps import ramps
 from benchmarks.rates import rates
 from benchmarks.scale import QUICK as FEW
 from benchmarks.scale import Sizes, scale
@@ -41,6 +45,7 @@ PARTS = (
     "rates",
     "sqs",
     "writers",
+    "ramps",
     "bill",
 )
 
@@ -59,6 +64,8 @@ parts:
   sqs           (k) boto3 on Decant, moto's SQS, ElasticMQ (where Maven and Java are installed) and LocalStack (where
                 `make localstack` has put it), on one connection; needs moto's server
   writers       (l) units of many instances that append to the same few queues, in virtual time
+  ramps         (m) loads that grow beyond what partitions carry, overload, hot keys and logs, in virtual time; all is
+                scaled down by --scale
   bill          (n) dollars of a million messages and of a month, beside SQS, Kinesis and Kafka; counted and computed
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
@@ -79,6 +86,7 @@ class Effort:
     sqs_rounds: int
     sizes: Sizes
     crowds: tuple[Crowd, ...]
+    ramps: RampEffort
 
 
 FULL = Effort(
@@ -92,6 +100,7 @@ FULL = Effort(
     sqs_rounds=500,
     sizes=Sizes(),
     crowds=CROWDS,
+    ramps=RAMPS,
 )
 QUICK = Effort(
     cycles=5,
@@ -104,6 +113,7 @@ QUICK = Effort(
     sqs_rounds=100,
     sizes=FEW,
     crowds=SMALL,
+    ramps=FEW_RAMPS,
 )
 """Some two minutes."""
 
@@ -116,7 +126,9 @@ def main(arguments: list[str]) -> int:
     chosen = [part for part in PARTS if part in (given.only or PARTS)]
     try:
         _demand(chosen, given.against)
-        _measure(chosen, QUICK if given.quick else FULL, given.against)
+        effort = QUICK if given.quick else FULL
+        scaled = replace(effort, ramps=replace(effort.ramps, scale=given.scale or effort.ramps.scale))
+        _measure(chosen, scaled, given.against)
     except Unmeasurable as reason:
         print(f"benchmarks: {reason}", file=sys.stderr)
         return 1
@@ -136,6 +148,9 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="measure less of everything: some two minutes, and rougher"
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help="measure these parts only")
+    parser.add_argument(
+        "--scale", type=float, help=f"by how much `ramps` scales load and partitions down, {RAMPS.scale:g} if missing"
+    )
     parser.add_argument("--against", metavar="REF", help="a git ref whose server `rates` measures beside this one")
     return parser
 
@@ -165,6 +180,7 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "rates": lambda: rates(effort.rate_rounds, against),
         "sqs": lambda: sqs_door(effort.sqs_rounds),
         "writers": lambda: writers(effort.crowds),
+        "ramps": lambda: ramps(effort.ramps),
         "bill": bill,
     }
     print(f"{_machine()}\n", flush=True)

@@ -14,6 +14,16 @@ def all_is_answered_where_the_store_answers(history: History) -> Iterator[str]:
             yield f"{what} failed at {began_ms}, and the store answered from {history.well_from_ms} on"
 
 
+def one_log_that_throttles_fails_no_call(history: History) -> Iterator[str]:
+    """Messages without a key can go to other queues."""
+    if not history.are_others_well:
+        return
+    for sent in history.sent:
+        is_answered = sent.place or sent.message_id or sent.is_refused
+        if sent.key is None and not is_answered:
+            yield f"the produce of {sent.body} failed, and other logs took messages"
+
+
 def _failed(history: History) -> Iterator[tuple[int, str]]:
     """The calls that were not answered, and when they began. What a consumer that is called says is no call."""
     for sent in history.sent:

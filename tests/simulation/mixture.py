@@ -86,6 +86,7 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "move tasks": (0.06, (_DYING | {"moves_dead": True, "tasks": 6},)),
     "torn reads": (0.2, ({"faults": replace(ALL, torn=0.5)}, {"faults": replace(ALL, torn=0.5, latency_ms_max=100)})),
     "small segments": (0.3, ({"small_segments": True},)),
+    "partitions": (0.1, ({"key_units": 3.0}, {"key_units": 1.0})),
 }
 """How likely each is, and the ways in which it may be on."""
 
@@ -102,6 +103,7 @@ APART: dict[str, set[str]] = {
     "move tasks": {"expiry", "clients of SQS"},
     "losses": {"expiry", "delays", "readers", "topic of the dead", "move tasks", "twins", "resizes"},
     "long histories": {"expiry", "resizes", "zones"},
+    "partitions": {"expiry", "resizes", "stalls", "clients of SQS", "pushes"},
     "torn reads": {"expiry", "resizes", "stalls", "clients of SQS", "faults"},
 }
 """What does not meet: no check would know what to expect, or no history would end."""
