@@ -33,7 +33,7 @@ class Effort:
 
 
 FULL = Effort()
-QUICK = Effort(levels=(100, 5_000), level_s=20, overload_s=10, after_s=10, capacities=(1_000, 2_000))
+QUICK = Effort(levels=(100, 5_000), level_s=60, overload_s=10, after_s=10, capacities=(2_000, 2_800, 3_400))
 
 
 @dataclass(frozen=True, slots=True)
