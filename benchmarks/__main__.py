@@ -8,7 +8,7 @@ import platform
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from benchmarks.backlog import Plan, backlog
@@ -19,6 +19,10 @@ from benchmarks.costs import costs
 from benchmarks.lateness import lateness
 from benchmarks.looks import looks
 from benchmarks.moves import moves
+from benchmarks.ramps import FULL as RAMPS
+from benchmarks.ramps import QUICK as FEW_RAMPS
+from benchmarks.ramps import Effort as RampEffort
+from benchmarks.ramps import ramps
 from benchmarks.rates import rates
 from benchmarks.scale import QUICK as FEW
 from benchmarks.scale import Sizes, scale
@@ -43,6 +47,7 @@ PARTS = (
     "sqs",
     "writers",
     "looks",
+    "ramps",
     "bill",
 )
 
@@ -62,6 +67,8 @@ parts:
                 `make localstack` has put it), on one connection; needs moto's server
   writers       (l) units of many instances that append to the same few queues, in virtual time
   looks         (m) how late and how evenly pops serve topics with many queues, and what they read, on virtual time
+  ramps         (o) loads that grow beyond what partitions carry, overload, hot keys and logs, in virtual time; all is
+                scaled down by --scale
   bill          (n) dollars of a million messages and of a month, beside SQS, Kinesis and Kafka; counted and computed
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
@@ -83,6 +90,7 @@ class Effort:
     sizes: Sizes
     crowds: tuple[Crowd, ...]
     look_seconds: int
+    ramps: RampEffort
 
 
 FULL = Effort(
@@ -97,6 +105,7 @@ FULL = Effort(
     sizes=Sizes(),
     crowds=CROWDS,
     look_seconds=10,
+    ramps=RAMPS,
 )
 QUICK = Effort(
     cycles=5,
@@ -110,6 +119,7 @@ QUICK = Effort(
     sizes=FEW,
     crowds=SMALL,
     look_seconds=1,
+    ramps=FEW_RAMPS,
 )
 """Some two minutes."""
 
@@ -122,7 +132,9 @@ def main(arguments: list[str]) -> int:
     chosen = [part for part in PARTS if part in (given.only or PARTS)]
     try:
         _demand(chosen, given.against)
-        _measure(chosen, QUICK if given.quick else FULL, given.against)
+        effort = QUICK if given.quick else FULL
+        scaled = replace(effort, ramps=replace(effort.ramps, scale=given.scale or effort.ramps.scale))
+        _measure(chosen, scaled, given.against)
     except Unmeasurable as reason:
         print(f"benchmarks: {reason}", file=sys.stderr)
         return 1
@@ -142,6 +154,9 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="measure less of everything: some two minutes, and rougher"
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help="measure these parts only")
+    parser.add_argument(
+        "--scale", type=float, help=f"by how much `ramps` scales load and partitions down, {RAMPS.scale:g} if missing"
+    )
     parser.add_argument("--against", metavar="REF", help="a git ref whose server `rates` measures beside this one")
     return parser
 
@@ -172,6 +187,7 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "sqs": lambda: sqs_door(effort.sqs_rounds),
         "writers": lambda: writers(effort.crowds),
         "looks": lambda: looks(effort.look_seconds),
+        "ramps": lambda: ramps(effort.ramps),
         "bill": bill,
     }
     print(f"{_machine()}\n", flush=True)

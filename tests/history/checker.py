@@ -181,6 +181,10 @@ def _all_is_answered_where_the_store_answers(case: Case) -> Iterator[str]:
     yield from outages.all_is_answered_where_the_store_answers(case.history)
 
 
+def _one_log_that_throttles_fails_no_call(case: Case) -> Iterator[str]:
+    yield from outages.one_log_that_throttles_fails_no_call(case.history)
+
+
 def _offsets_are_dense(case: Case) -> Iterator[str]:
     for queue, end in case.history.ends.items():
         held = {offset for of, offset in case.history.log if of == queue}
@@ -975,6 +979,7 @@ _CALL_MS_MAX = 30_000
 CHECKS = (
     _no_caller_meets_a_defect,
     _all_is_answered_where_the_store_answers,
+    _one_log_that_throttles_fails_no_call,
     _offsets_are_dense,
     _cursors_stay_within_the_log,
     _acknowledged_messages_are_stored,

@@ -460,6 +460,8 @@ class History:
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""
+    are_others_well: bool = False
+    """Whether one log throttles all requests, and nothing else goes wrong."""
     well_from_ms: int = NEVER_MS
     """From then on every request to the store was answered, and reads of payloads too."""
     called: list[Called] = field(default_factory=list)

@@ -14,6 +14,19 @@ def all_is_answered_where_the_store_answers(history: History) -> Iterator[str]:
             yield f"{what} failed at {began_ms}, and the store answered from {history.well_from_ms} on"
 
 
+def one_log_that_throttles_fails_no_call(history: History) -> Iterator[str]:
+    """Messages without a key can go to other queues, and pops can take from them."""
+    if not history.are_others_well:
+        return
+    for sent in history.sent:
+        is_answered = sent.place or sent.message_id or sent.is_refused
+        if sent.key is None and not is_answered:
+            yield f"the produce of {sent.body} failed, and other logs took messages"
+    taken = [got for got in history.delivered if got.answered_ms < history.rated_until_ms[got.group]]
+    if history.sent and not taken:
+        yield "no pop took a message before the log was readable again, and other logs had some"
+
+
 def _failed(history: History) -> Iterator[tuple[int, str]]:
     """The calls that were not answered, and when they began. What a consumer that is called says is no call."""
     for sent in history.sent:

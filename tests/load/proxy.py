@@ -18,6 +18,9 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from tests.load.clock import now
+from tests.load.throttling import Throttling
+
 SECONDS_MAX = 10
 """How long the emulator may take for an answer before the proxy gives it up."""
 
@@ -56,15 +59,17 @@ KINDS = tuple(each.name for each in fields(Faults) if not each.name.endswith("_m
 
 
 class Proxy:
-    """`faults` may be changed while it runs. `did` counts the faults by kind, `connections` those of clients."""
+    """`throttling`: of partition keys, besides. `faults` may be changed while it runs. `did` counts the faults by kind,
+    `connections` those of clients."""
 
-    def __init__(self, endpoint: str, faults: Faults, seed: int) -> None:
+    def __init__(self, endpoint: str, faults: Faults, seed: int, throttling: Throttling | None = None) -> None:
         address = urlsplit(endpoint)
         self._emulator = (str(address.hostname), int(address.port or 80))
         self._random = Random(seed)
         self._lock = threading.Lock()
         self._late: list[threading.Thread] = []
         self.faults = faults
+        self._throttling = throttling
         self.did: Counter[str] = Counter()
         self.connections = 0
 
@@ -91,6 +96,8 @@ class Proxy:
         time.sleep(delay_ms / 1_000)
         if fault == "throttle":
             return _THROTTLED
+        if self._throttling and (refusal := self._throttling.reply(request, now())):
+            return refusal
         if fault in ("zombie", "late"):
             self._apply_later(request, late_ms)
         if fault in ("lose_request", "late"):

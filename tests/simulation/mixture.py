@@ -88,6 +88,7 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "torn reads": (0.2, ({"faults": replace(ALL, torn=0.5)}, {"faults": replace(ALL, torn=0.5, latency_ms_max=100)})),
     "small segments": (0.3, ({"small_segments": True},)),
     "narrow looks": (0.25, ({"narrow_looks": True}, {"narrow_looks": True, "queues": 3}, _WIDE)),
+    "partitions": (0.1, ({"key_units": 3.0}, {"key_units": 1.0})),
 }
 """How likely each is, and the ways in which it may be on."""
 
@@ -104,6 +105,7 @@ APART: dict[str, set[str]] = {
     "move tasks": {"expiry", "clients of SQS"},
     "losses": {"expiry", "delays", "readers", "topic of the dead", "move tasks", "twins", "resizes"},
     "long histories": {"expiry", "resizes", "zones"},
+    "partitions": {"expiry", "resizes", "stalls", "clients of SQS", "pushes"},
     "torn reads": {"expiry", "resizes", "stalls", "clients of SQS", "faults"},
 }
 """What does not meet: no check would know what to expect, or no history would end."""

@@ -154,6 +154,10 @@ class Plan:
     """Two processes' clocks differ by at most this."""
     outage_ms: int = 0
     """How long the table refuses everything, or writes, in the middle of the history."""
+    key_units: float = 0.0
+    """How many write units a second a partition key carries, and three times as many read units; 0: any number."""
+    shuts_log: bool = False
+    """Whether one log throttles all requests."""
     set_back_ms: int = 0
     """Some clocks are set back by this much while their processes run."""
     faults: Faults = ALL
@@ -404,6 +408,32 @@ OUTAGE = Plan(
     faults=replace(NONE, latency_ms_max=20),
 )
 """For bugs that show where the table refuses for a minute, and nothing else goes wrong."""
+THROTTLED = Plan(
+    queues=3,
+    groups=2,
+    consumers=4,
+    messages=60,
+    pops=12,
+    delayed=0.2,
+    dedup_ids=6,
+    redrives=2,
+    max_attempts=4,
+    sweepers=1,
+    pace=0,
+    key_units=1.0,
+    faults=replace(NONE, latency_ms_max=20, stale=0.2),
+)
+"""For bugs that show where each partition key carries a few requests a second."""
+SHUT = Plan(
+    queues=3,
+    consumers=4,
+    messages=30,
+    pops=6,
+    keys=(None,),
+    shuts_log=True,
+    faults=replace(NONE, latency_ms_max=20),
+)
+"""For bugs that show where one log of three throttles all requests, and nothing else goes wrong."""
 TORN = Plan(
     queues=1,
     consumers=4,

@@ -21,9 +21,10 @@ from chalicelib.catalogue.zones import Zones
 from chalicelib.consuming import key_plan
 from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
-from chalicelib.store import Keys
+from chalicelib.store import Keys, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Key
+from local.memory.meter import Meter
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
@@ -53,6 +54,8 @@ from tests.simulation.resizing import Drainer, Resizer, quick_changes
 from tests.simulation.transacting import Arbiter, Sender
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
 from tests.simulation.zoned import ZONES, zone_of
+from tests.support.partitioned_store import PartitionedStore
+from tests.support.partitions import Limits, Partitions
 from tests.support.scheduler import Endless, Killed, Scheduler
 from tests.support.small import narrow_looks, small_pages, small_segments
 
@@ -60,6 +63,11 @@ _KEY = b"0123456789abcdef"
 
 _STEPS_MAX = 6_000
 """A history takes some hundred."""
+
+_SAVED_S = 3
+"""For which partitions save units: less than a history lasts."""
+_HOT_MS = 5_000
+"""After which they split."""
 
 _LAST_LOOK_MS = 1_000
 """Before all is drained."""
@@ -88,9 +96,11 @@ class World:
         self._outage: Outage = beside._outage if beside else NEVER
         if self._plan.outage_ms and not beside:
             self._outage = Outage.of(self._plan.outage_ms, self.now, self._random)
-        if self._plan.faults.are_harmless and not self._plan.faults.unreadable:
+        self._partitions: Partitions | None = beside._partitions if beside else _partitions(self._plan)
+        if self._plan.faults.are_harmless and not (self._plan.faults.unreadable or self._partitions):
             self.history.well_from_ms = self._outage.until_ms
-        self.history.are_all_answered = self._plan.faults.are_harmless and not self._plan.outage_ms
+        is_refused = self._plan.outage_ms or self._partitions
+        self.history.are_all_answered = self._plan.faults.are_harmless and not is_refused
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self.history.are_reads_torn = self._plan.faults.torn > 0
         self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
@@ -99,6 +109,9 @@ class World:
         self.queue_names = queueing.Names(self._plan.is_fifo)
         self.history.rate = self._plan.rate
         self._topic = self._prepared()
+        if self._partitions and self._plan.shuts_log:
+            self.history.are_others_well = True
+            self._partitions.shut = (self._topic.logs[0],)
         self.twin = beside or (World(seed, self._plan, self) if self._plan.twins else None)
 
     def run(self) -> list[str]:
@@ -110,7 +123,7 @@ class World:
         worlds = [self, self.twin] if self.twin else [self]
         for world in worlds:
             world._spawn_all()
-        is_late = self._plan.faults.stall or self._plan.outage_ms
+        is_late = self._plan.faults.stall or self._plan.outage_ms or self._partitions
         late_write_ms = LATE_WRITE_MS_MAX if is_late else LATE_WRITE_MS
         try:
             with ExitStack() as settings:
@@ -302,7 +315,9 @@ class World:
         )
         intrude = self._intruders.act_on_few if does_little else self._intruders.act
         disturbed = () if faults is NONE else (self._outage, intrude)
-        store = FaultyStore(self._store, self._scheduler, self._random, faults, *disturbed)
+        store: Store = FaultyStore(self._store, self._scheduler, self._random, faults, *disturbed)
+        if self._partitions and faults is not NONE:
+            store = PartitionedStore(store, self._store.meter, self._partitions, runtime, Meter())
         service = Service(store, runtime, _KEY, outside=self._consumer.outside() if self._plan.pushes else NOWHERE)
         if faults is not NONE:
             self._running.append(service)
@@ -491,6 +506,12 @@ class World:
 
     def _look_before_the_drain(self) -> None:
         look_before_the_drain(self.instance(NONE), self.history, self._groups)
+
+
+def _partitions(plan: Plan) -> Partitions | None:
+    if plan.key_units:
+        return Partitions(Limits(plan.key_units, 3 * plan.key_units, _SAVED_S, _HOT_MS))
+    return Partitions(Limits()) if plan.shuts_log else None
 
 
 def play(seed: int, plan: Plan | None = None) -> list[str]:
