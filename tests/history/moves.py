@@ -62,8 +62,9 @@ def what_tasks_move_comes_once(history: History, spent_ms: Callable[[Place], int
         if counted[to] != came.total():
             yield f"tasks counted {counted[to]} messages to '{to}', where {came.total()} came"
     for task, moved in facts.cancelled.items():
-        if facts.moved[task][1] != moved:
-            yield f"task {task} was cancelled when it had moved {moved}, and has moved {facts.moved[task][1]}"
+        counted_at_last = facts.moved[task][1] if task in facts.moved else "nothing"
+        if counted_at_last != moved:
+            yield f"task {task} was cancelled when it had moved {moved}, and has moved {counted_at_last}"
 
 
 def _what_returns_comes_again(history: History, returned: Counter[str], spent: set[str]) -> Iterator[str]:

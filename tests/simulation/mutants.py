@@ -377,8 +377,7 @@ def pruning_of_what_has_run_out() -> Any:
 
     def inert(self: Any) -> Any:
         over = [each for each in self.owing if self.last_pop_at_ms and each.deadline + 500 < self.last_pop_at_ms]
-        done = [each for each in true.fget(self) if not each.is_witness]  # few witnesses are not removed
-        return [*done, *over]
+        return [each for each in (*true.fget(self), *over) if not each.is_witness]  # few of these are not removed
 
     return together(
         patch.object(cursor.Cursor, "inert", property(inert)),
