@@ -78,16 +78,21 @@ class Topics:
         firsts, ends = self._log_offsets.firsts(topic, self._runtime.now()), self._log_offsets.ends(topic)
         return [QueueOffsets(queue, *offsets) for queue, offsets in enumerate(zip(firsts, ends, strict=True))]
 
+    def names(self, limit: int, token: str | None) -> tuple[list[str], str | None]:
+        """Up to `limit` names of topics, in order, and the token of the next page (None: no more topics)."""
+        items, rest = page(self._store, keys.topics(), limit, token)
+        return [item["sk"] for item in items], rest
+
     def page(
         self, limit: int, token: str | None, is_shown: Callable[[str], bool] = lambda _: True
     ) -> tuple[Sequence[Topic], str | None]:
         """Up to `limit` topics of those whose names are shown, and the token of the next page (None: no more topics).
         The token names a topic, so that has to be one that is shown."""
-        items, rest = page(self._store, keys.topics(), limit, token)
-        shown = [item["sk"] for item in items if is_shown(item["sk"])]
+        names, rest = self.names(limit, token)
+        shown = [*filter(is_shown, names)]
         while rest is not None and len(shown) < limit:
-            items, rest = page(self._store, keys.topics(), PAGE_MAX, rest)
-            shown += [item["sk"] for item in items if is_shown(item["sk"])]
+            names, rest = self.names(PAGE_MAX, rest)
+            shown += filter(is_shown, names)
         if len(shown) > limit or rest is not None:
             rest = token_of(shown[limit - 1])
         return self._catalogue.topics_named(shown[:limit]), rest
