@@ -210,7 +210,7 @@ def _cells(row: Row) -> list[Cell]:
 
 def _ramp_table(kind: Kind, effort: Effort) -> str:
     rows = [_cells(row) for row in ramp(kind, effort)]
-    return table(f"(o) {kind.name}, batches of {kind.batch}, scaled down by {effort.scale:g}", _HEADERS, rows)
+    return table(f"(o) {kind.name}, scaled down by {effort.scale:g}", _HEADERS, rows)
 
 
 def _overload_table(effort: Effort) -> str:

@@ -107,6 +107,19 @@ def hasty() -> Iterator[None]:
         _is_hasty.reset(token)
 
 
+@contextmanager
+def aside(until_ms: int) -> Iterator[None]:
+    """What the call does meanwhile is no part of it: it ends at this instant at the latest, no throttled request is
+    repeated, and what it writes makes no later error of the call unknown."""
+    call = _current.get()
+    token = _current.set(call and OneCall(call.began_at_ms, call.waited_ms))
+    try:
+        with within(until_ms), hasty():
+            yield
+    finally:
+        _current.reset(token)
+
+
 def is_hasty() -> bool:
     return _is_hasty.get()
 

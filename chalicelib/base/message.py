@@ -55,7 +55,7 @@ class Message:
         """How long it is delivered if it is stored then. None: as long as it is retained."""
         if self.reply_by_ms is None:
             return self.ttl_ms
-        until_ms = self.reply_by_ms - stored_at_ms
+        until_ms = max(0, self.reply_by_ms - stored_at_ms)
         return until_ms if self.ttl_ms is None else min(self.ttl_ms, until_ms)
 
     def content(self) -> dict[str, Any]:

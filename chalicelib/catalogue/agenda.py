@@ -16,7 +16,7 @@ from contextlib import suppress
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache, Caches
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import LATE_WRITE_MS_MAX, MINUTE_MS
+from chalicelib.base.limits import HOP_MS_MIN, LATE_WRITE_MS_MAX, MINUTE_MS
 from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
@@ -113,11 +113,13 @@ class Agenda:
             self._made.keep((sweep, subject), appointed)
 
     def note_ready(self, topic: Topic) -> None:
-        """Has *check* and *push* look at the topic, if it has groups for them. Call it before a write that makes
-        something ready there. It never fails: what these sweeps then miss, they find with the next such write, or
-        within a day."""
+        """Makes appointments with *check* and *push*, if the topic has groups for them. Call it before a write that
+        makes something ready there. It never fails, nor takes long: what these sweeps then miss, they find with the
+        next such write, or within a day."""
         sweeps = [CHECK] * topic.alarms + [PUSH] * topic.pushes
-        with suppress(StoreUnavailable), deadline.hasty():
+        if not sweeps:
+            return
+        with suppress(StoreUnavailable), deadline.aside(self._runtime.uptime() + HOP_MS_MIN):
             for sweep in sweeps:
                 self.appoint(sweep, topic.name, ALWAYS_MS)
 

@@ -17,7 +17,7 @@ from chalicelib.catalogue.agenda import Agenda
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.growth import Growth
-from chalicelib.catalogue.topic import Topic, begin
+from chalicelib.catalogue.topic import Topic, begin, is_readable
 from chalicelib.store import Keys, Range, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Refused, key_of
@@ -87,9 +87,9 @@ class Catalogue:
         return glanced
 
     def topics_named(self, names: Sequence[str]) -> list[Topic]:
-        """The existing ones of these topics, in this order, read again."""
+        """The existing ones of these topics, in this order, read again, without those in another form."""
         items = self._store.read([Keys([keys.topic(name) for name in names], strong=True)])[0] if names else []
-        return [Topic.of(item) for item in items]
+        return [Topic.of(item) for item in items if is_readable(item)]
 
     def begin(self, topic: Topic, feature: str) -> None:
         """Records that the topic may have `DELAYS`, `PUSHES` or `ALARMS` from now on. Raises TopicNotFound."""

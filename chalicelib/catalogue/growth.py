@@ -11,9 +11,10 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache, Caches
 from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import QUEUES_MAX, SECOND_MS
+from chalicelib.base.limits import HOP_MS_MIN, QUEUES_MAX, SECOND_MS
 from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import topic as topics
@@ -83,7 +84,8 @@ class Growth:
         now, tried_at_ms = self._runtime.uptime(), self._tried_at_ms.get(topic.id)
         if tried_at_ms is not None and now - tried_at_ms < TRIED_MS:
             return
-        with suppress(Refused, StoreUnavailable, TopicNotFound, InvalidField):  # by `topics.change`: too many changes
+        aside = deadline.aside(now + HOP_MS_MIN)
+        with suppress(Refused, StoreUnavailable, TopicNotFound, InvalidField), aside:  # the last: too many changes
             current = self._catalogue.current_topic(topic.name)
             if current.version != topic.version or current.id != topic.id:
                 return  # what was measured is of another state

@@ -104,9 +104,20 @@ class Topic(TopicSettings):
         given |= {"zones": Zones.of(item["zones"])} if "zones" in item else {}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
         scaling = Scaling.of(given["queues"], item) if "placements" in item else None
-        is_auto = item.get("queues_auto", False)
-        has = ("delays" in item, past, "pushes" in item, scaling, "for_sqs" in item, is_auto, "alarms" in item)
-        return cls(keys.topic_name(item["pk"]), item["id"], item["created_at_ms"], item["version"], *has, **given)
+        return cls(
+            keys.topic_name(item["pk"]),
+            item["id"],
+            item["created_at_ms"],
+            item["version"],
+            delays=DELAYS in item,
+            past_retentions=past,
+            pushes=PUSHES in item,
+            scaling=scaling,
+            for_sqs="for_sqs" in item,
+            queues_auto=item.get("queues_auto", False),
+            alarms=ALARMS in item,
+            **given,
+        )
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
@@ -180,12 +191,17 @@ class Topic(TopicSettings):
         return (stored_at_ms + self.retention_ms + limits.EXPIRED_KEPT_MS) // limits.SECOND_MS + 1
 
 
+def is_readable(item: Item) -> bool:
+    """Whether the topic is in this release's form of the table."""
+    return bool(item.get("form") == keys.FORM)
+
+
 def _demand_form(item: Item) -> None:
     """The form is written in each topic: a topic is read before anything of it, so this costs no read."""
-    if (form := item.get("form", 1)) != keys.FORM:
+    if not is_readable(item):
         raise Internal(
-            f"topic '{keys.topic_name(item['pk'])}' is stored in form {form}, and this release reads form {keys.FORM}:"
-            " deploy the release that made it, or use another table (docs/operations.md)"
+            f"topic '{keys.topic_name(item['pk'])}' is stored in form {item.get('form', 1)}, and this release reads"
+            f" form {keys.FORM}: deploy the release that made it, or use another table (docs/operations.md)"
         )
 
 

@@ -56,6 +56,7 @@ class Tour:
         if self.is_over(topic):
             self.seen, self.failed, self.trouble = set(), set(), None
             self.is_held = self.is_limited = False
+        self.ready_at = {queue: ms for queue, ms in self.ready_at.items() if queue < topic.readers}  # others have left
         self.width = self.width * WIDENED if self.seen else LOOKED_AT
         if is_told or topic.readers <= LOOKED_AT or compares_all(topic, ask):
             chosen = [*range(topic.readers)]
@@ -67,7 +68,7 @@ class Tour:
 
     def is_over(self, topic: Topic) -> bool:
         """Whether all queues were looked at."""
-        return len(self.seen) >= topic.readers and self.seen.issuperset(range(topic.readers))
+        return self.seen.issuperset(range(topic.readers))
 
     def met(self, view: GroupView, popped: Popped) -> None:
         """Takes note of what a look has shown, and what was taken then."""
@@ -85,7 +86,7 @@ class Tour:
         return min(self.ready_at.values(), default=None)
 
     def _chosen(self, readers: int) -> Collection[int]:
-        chosen = self._due(readers) or self._at_home(readers)
+        chosen = self._due() or self._at_home(readers)
         left = [queue for queue in range(readers) if queue not in self.seen and queue not in chosen]
         if len(left) <= self.width - len(chosen):
             return [*chosen, *left]
@@ -100,10 +101,10 @@ class Tour:
             pages.add(keys.page_of(queue))
         return chosen
 
-    def _due(self, readers: int) -> list[int]:
+    def _due(self) -> list[int]:
         """Queues of one page in which something is known to be ready now."""
         now = self.runtime.now()
-        due = sorted((ms, queue) for queue, ms in self.ready_at.items() if ms <= now and queue < readers)
+        due = sorted((ms, queue) for queue, ms in self.ready_at.items() if ms <= now)
         page = [queue for _, queue in due if keys.page_of(queue) == keys.page_of(due[0][1])]
         for queue in page[:LOOKED_AT]:
             del self.ready_at[queue]

@@ -54,7 +54,7 @@ class QueueView:
     waits_until_ms: int | None = None
     """When its first delayed message is due; None: there is none, or the look was not at this queue."""
     trouble: StoreUnavailable | None = None
-    """Why its log could not be read."""
+    """Why the pop leaves it: its log could not be read, or a claim or promotion there failed."""
 
     @property
     def end(self) -> int:

@@ -82,7 +82,7 @@ class Tails:
 
     def doubt(self, log: str) -> None:
         """Others may have gone on by now."""
-        self._looks_left.keep(log, _LOOKS + 1)
+        self._looks_left.keep(log, _LOOKS + 1)  # the first shows where the log ends, the others confirm it
 
     def forget(self, log: str) -> None:
         self._seen.forget(log)

@@ -181,8 +181,9 @@ class LogWriter:
             self._growth.appended(topic, segment.log, segment.end, per_message)
 
     def met(self, topic: Topic, segment: Segment) -> Tail:
-        """The same for a segment that another writer filled. If it is closed, raises TopicNotFound, or StoreUnavailable
-        if the topic has lost this queue: this call began with old settings, and a repeat will know better."""
+        """Where a log continues whose segment another writer filled. If it is closed, raises TopicNotFound, or
+        StoreUnavailable if the topic has lost this queue: this call began with old settings, and a repeat will know
+        better."""
         if segment.is_closed:
             return self._reopened(topic, segment)
         return self.tails.lost(segment)

@@ -2,7 +2,7 @@
 
 While an append to a queue is under way, others that come for it wait, and the next append takes all of them. There is
 no timer, so a lone caller waits for nobody and pays nothing. Of messages that go together one payload and one pointer
-are written, and this process refuses itself nothing."""
+are written, and calls of one process never refuse each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from chalicelib.base.runtime import Bell, Runtime
 from chalicelib.catalogue.topic import Topic
 
 DEADLINES_APART_MS_MAX = SECOND_MS
-"""Calls go together if their deadlines differ by no more: the one that leads appends within its own."""
+"""Calls go together if their deadlines differ by no more, and by no more than half of the time that the one which leads
+has left: it appends within its own."""
 
 
 class Written(NamedTuple):
@@ -136,16 +137,22 @@ class GroupCommit:
         taken: list[_Call] = []
         if not self._lines[place]:
             return taken
+        now = self._runtime.uptime()
         count, size = len(leader.messages), leader.body_bytes
         for call in self._lines[place]:
+            if call.until_ms < now or not self._fit(leader, call, now):
+                continue
             count, size = count + len(call.messages), size + call.body_bytes
             if count > BATCH_MESSAGES_MAX or size > BODY_BYTES_MAX:
                 break
-            if abs(call.until_ms - leader.until_ms) > DEADLINES_APART_MS_MAX:
-                break
             taken.append(call)
-        del self._lines[place][: len(taken)]
+        self._lines[place] = [call for call in self._lines[place] if call not in taken]
         return taken
+
+    def _fit(self, leader: _Call, call: _Call, now: int) -> bool:
+        """Whether the leader has time enough for a call with this deadline: its own may be a little earlier."""
+        later_ms = call.until_ms - leader.until_ms
+        return abs(later_ms) <= DEADLINES_APART_MS_MAX and later_ms <= (leader.until_ms - now) // 2
 
     def _heir(self, place: Place) -> list[_Call]:
         """The call that leads next, if any waits."""

@@ -16,13 +16,13 @@ _OFFSET_DIGITS = 15
 _CONSUMER_BYTES = 12
 _CURSORS_KEPT_MAX = 4_096
 """Keys of cursors cached by one instance: every pop and ack names them again."""
-AGENDA_SHARDS = 4
-"""Partitions of a sweep's appointments. One carries 1,000 writes a second, and each instance makes one a minute
-for each topic in use. One costs an idle stage half a read unit a minute and sweep."""
 _SEGMENTS_KEPT_MAX = 4_096
 """The same of segments: a pop names each of them several times, and so does a produce."""
 CURSORS_IN_PAGE = 16
 """Queues whose cursors in a group share a partition: one query reads them, and more queues share no more."""
+AGENDA_SHARDS = 4
+"""Partitions of a sweep's appointments. One carries 1,000 writes a second, and each instance makes one a minute
+for each topic in use. One costs an idle stage half a read unit a minute and sweep."""
 FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""

@@ -9,7 +9,7 @@ from chalicelib.admin.groups import StoredGroup
 from chalicelib.catalogue.agenda import Appointment
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.topic import Topic, is_readable
 from chalicelib.cursors.pages import joined, pages_of
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
@@ -70,9 +70,10 @@ class Rounds:
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         """The existing ones of these topics, possibly stale, as all that follows: an appointment that ends has stood
-        for longer than reads are stale."""
+        for longer than reads are stale. Without those in another form: the daily round of the release that reads them
+        makes their appointments again."""
         items = self._store.read([Keys([keys.topic(name) for name in dict.fromkeys(names)])])[0]
-        return {topic.name: topic for topic in map(Topic.of, items)}
+        return {topic.name: topic for topic in map(Topic.of, filter(is_readable, items))}
 
     def groups_of(self, topics: Sequence[Topic]) -> list[StoredGroup]:
         """All groups of these topics, possibly stale: two round trips, half a read unit per topic and page of a

@@ -315,8 +315,8 @@ class Sweeps:
         """Also returns when to trim it next; None: it has nothing that expires, unless that is to come."""
         with suppress(TopicNotFound):  # deleted since it was read
             done, next_ms = self._expiry.trim(topic, until_ms)
-            is_over, now = self._runtime.uptime() <= until_ms, self._runtime.now()
-            if next_ms is not None and is_over:
+            is_complete, now = self._runtime.uptime() <= until_ms, self._runtime.now()
+            if next_ms is not None and is_complete:
                 next_ms = max(next_ms, now + TRIMMED_EVERY_MS)
             return Swept(bool(done), done), next_ms
         return Swept(), None

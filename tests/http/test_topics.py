@@ -156,17 +156,28 @@ def test_ids_of_a_deleted_topic_find_nothing_in_the_one_made_again(client: Clien
     assert client.get(f"{again.path}/messages/{old}").problem == (404, "MessageNotFound")
 
 
-@pytest.mark.parametrize("form", [None, 1, 3])
-def test_a_topic_in_another_form_is_refused_with_both_numbers(client: Client, topic: Topic, form: int | None) -> None:
+def test_a_topic_in_another_form_stops_neither_sweeps_nor_lists(client: Client, topic: Topic) -> None:
+    topic.produce({"body": "a", "delay_ms": 1})
+    client.topic("newer").produce({"body": "a", "delay_ms": 1})
+    newer = client.store._items["topic#newer"]["settings"]
+    client.store.put_all([{**newer, "form": 3}])
+    client.clock.sleep(60_000)
+    sweeps = client.another().api.service.sweeps
+    assert sweeps.forward().done == 1
+    sweeps.expire()
+    assert [each["topic"] for each in client.get("/topics").json["topics"]] == ["orders"]
+
+
+@pytest.mark.parametrize("form", [1, 3])
+def test_a_topic_in_another_form_is_refused_with_both_numbers(client: Client, topic: Topic, form: int) -> None:
     item = client.store._items[f"topic#{topic.name}"].pop("settings")
-    rest = {name: value for name, value in item.items() if name != "form"}
-    client.store.put_all([{**rest, "form": form} if form else rest])
+    client.store.put_all([{**item, "form": form}])
     before = {pk: dict(items) for pk, items in client.store._items.items()}
     fresh = client.another()
     sent = fresh.post(f"{topic.path}/messages", messages=[{"body": "a"}])
     for answer in (sent, fresh.get(topic.path), fresh.put(topic.path), fresh.delete(topic.path)):
         assert answer.problem == (500, "Internal")
-        assert f"is stored in form {form or 1}, and this release reads form 2" in answer.json["detail"]
+        assert f"is stored in form {form}, and this release reads form 2" in answer.json["detail"]
     assert client.store._items == before
 
 

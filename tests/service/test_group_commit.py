@@ -17,7 +17,7 @@ from chalicelib.base.limits import KIB, MIB
 from chalicelib.base.runtime import Runtime
 from chalicelib.log.segment import Entry, Segment
 from chalicelib.service import Service
-from chalicelib.store import Outcome
+from chalicelib.store import Outcome, Throttled
 from chalicelib.table.writes import Write
 from local.memory.store import MemoryStore
 from tests.support.scheduler import Killed, Scheduler
@@ -179,3 +179,27 @@ def test_calls_with_different_settings_of_the_topic_stay_apart(process: Process)
     assert [entry.count for entry in process.entries()] == [1, 1, 1]
     found = process.api.read_messages("t", {"key": "k"})["messages"]
     assert [message["body"] for message in found] == ["b"]
+
+
+def test_a_call_with_little_time_takes_none_along_that_has_plenty(process: Process) -> None:
+    began_ms = process.scheduler.now
+    slow_ms = [95]
+
+    def write_each(writes: Sequence[Write]) -> list[Outcome]:
+        process.scheduler.sleep(slow_ms.pop() if slow_ms else TRIP_MS)
+        if 0 < process.scheduler.now - began_ms - 95 < 100:
+            return [Throttled("the store throttles") for _ in writes]
+        return process._write_each(writes)
+
+    def until(ms: int, body: str, after_ms: int) -> Callable[[], None]:
+        def call() -> None:
+            process.scheduler.sleep(after_ms)
+            with within(began_ms + ms):
+                process.send(body)()
+
+        return call
+
+    process.store.write_each = write_each  # type: ignore[method-assign]
+    process.calls([process.send("a"), until(100, "b", after_ms=1), until(1_050, "c", after_ms=3)])
+    assert isinstance(process.answers["b"], StoreUnavailable)
+    assert process.answers["c"][0]["offset"] == 1
