@@ -40,7 +40,7 @@ class Zones(AsGiven):
         for zone, queues in self.given.items():
             if (queue := max(queues)) >= count:
                 raise InvalidField(
-                    f"{_label(zone)} names queue {queue}, but the topic has {count} queues, counted from 0"
+                    f"{_label(zone)} names queue {queue}, but field 'queues' is {count}: queues count from 0"
                 )
 
 
