@@ -60,3 +60,9 @@ def test_writers_of_payloads_pay_little_more_than_payload_and_append(crowd: Crow
     cost = paid(crowd)
     assert cost.write_units <= writes
     assert cost.read_units <= reads
+
+
+def test_callers_of_one_process_share_their_writes() -> None:
+    cost = paid(Crowd(1, 16, 960, 4_000, processes=1))
+    assert cost.write_units <= 0.3
+    assert cost.read_units == 0

@@ -190,12 +190,12 @@ DEFECT = """
 import logging, os, sys, warnings
 from chalicelib.admin.topics import Topics
 
-def page(*_: object) -> None:
+def names(*_: object) -> None:
     logging.getLogger("some.library").warning("half a character: \\ud800")
     warnings.warn("old")
     raise KeyError("the inside")
 
-Topics.page = page
+Topics.names = names
 from local import __main__
 os._exit(__main__.main([]))
 """
