@@ -1,5 +1,5 @@
-"""The bill: of a million messages, and of a month at a rate, beside other services. What a message takes is counted
-(`traffic`); the time of functions is computed, and the rest are list prices (`prices`)."""
+"""The bill: of a million messages, and of a month at a rate, beside other services. `traffic` counts the units of a
+message; the time of functions is computed, and the rest are list prices (`prices`)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ GROUPS = 5
 MILLION = 1_000_000
 
 ROUND_TRIP_MS = 5
-"""To DynamoDB, in one region."""
+"""A round trip to DynamoDB, in one region."""
 PROCESSORS, GB = 0.29, 0.5
-"""Of a function of 512 MB."""
+"""The share of a processor that a function of 512 MB has."""
 CALL_CPU_MS, MESSAGE_CPU_MS = 1.0, 0.025
 """Processor time of a call, and more for each message in it: between those of produces and pops in README.md (a)."""
 LAMBDA_LINE_BYTES = 500
-"""Of the two lines that Lambda writes for an invocation; not measured."""
+"""The size of the two lines that Lambda writes for an invocation; not measured."""
 CALLS_MAX = 10
-"""A second, that Lambda lets one instance answer."""
+"""Lambda lets one instance answer so many calls a second."""
 NEW_TABLE, TABLE_QUOTA = (4_000, 12_000), (40_000, 40_000)
 """Write and read units a second."""
 INSTANCES_QUOTA, REST_STAGE, REST_QUOTA = 1_000, 2_000, 10_000
-"""Of an account, as AWS gives it; of the REST API, requests a second in our template and in an account."""
+"""The instances that AWS gives an account; requests a second of the REST API, in our template and in an account."""
 SQS_BATCH, SQS_REQUESTS = 10, 3
 """A message is sent, received and deleted."""
 
@@ -44,13 +44,13 @@ _MONTH_HEADERS = (f"{GROUPS} groups", "SQS", "Kinesis", "Kinesis, aggregated", "
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Of AWS, by some messages."""
+    """The resources of AWS that some messages use."""
 
     writes: float
     reads: float
     calls: float
     seconds: float
-    """Of functions."""
+    """The run time of functions."""
     log_bytes: float
 
     def __add__(self, other: Use) -> Use:
@@ -85,13 +85,13 @@ class Use:
 
 
 def message(found: Traffic, batch: int, groups: int = 1) -> Use:
-    """Of one message by function URL, from its produce to its trim."""
+    """The use of one message by function URL, from its produce to its trim."""
     trim = Use(found.trim_writes, 0, 0, 0, 0)
     return _call(found.produced, found, batch) + trim + _call(found.popped, found, batch) * groups
 
 
 def _call(share: Share, found: Traffic, batch: int) -> Use:
-    """Of one message in one call of its batch."""
+    """The share of one message in a call of its batch."""
     ms = share.round_trips * ROUND_TRIP_MS + (CALL_CPU_MS / batch + MESSAGE_CPU_MS) / PROCESSORS
     log_bytes = (found.line_bytes + LAMBDA_LINE_BYTES) / batch
     return Use(share.writes, share.reads, 1 / batch, ms / 1_000, log_bytes)
@@ -130,7 +130,7 @@ def bill() -> str:
 
 
 def tables(cases: Sequence[Case] = CASES) -> Iterator[str]:
-    """Of a message, of a million of them, and of loads of the smallest."""
+    """Tables for a message, for a million of them, and for loads of the smallest."""
     counted = {case: traffic(case) for case in shown(cases, len(cases), "what a message takes")}
     yield table("(n) Of a message", _MESSAGE_HEADERS, [_of_message(*each) for each in counted.items()])
     rows = [_of_million(*each) for each in counted.items()]

@@ -1,5 +1,5 @@
-"""What topics do as load grows beyond what their partitions carry, and after it has fallen: over the real code, in
-virtual time."""
+"""Topics under load that grows beyond what their partitions carry, and after it has fallen: the real code, in virtual
+time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUICK = Effort(levels=(100, 5_000), level_s=60, overload_s=10, after_s=10, capac
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a load came to. Rates are those of the whole; `units`, `reads`: of producers, for each stored message."""
+    """The outcome of a load. Rates are those of the whole; `units`, `reads`: of producers, for each stored message."""
 
     load: Load
     seconds: float

@@ -53,7 +53,7 @@ class Load:
 
 @dataclass(slots=True)
 class Calls:
-    """Of the producers, counted where they began."""
+    """The calls of producers, counted where they began."""
 
     stored: int = 0
     """Messages."""
@@ -93,7 +93,7 @@ class Site:
         self.partitions = Partitions(Limits(saved_s=SAVED_S).scaled(scale))
         self.store = MemoryStore()
         self.produced, self.consumed = Meter(), Meter()
-        """What producers have cost, and consumers."""
+        """The cost of producers, and of consumers."""
         self.calls = Calls()
         self._groups, self._is_over = groups, False
         self._idle: list[Api] = []

@@ -1,4 +1,4 @@
-"""What a message takes from its produce to the trim of its log: units, round trips and log lines, counted on the memory
+"""The way of a message from its produce to the trim of its log: units, round trips and log lines, counted on the memory
 store, whose meter bills as DynamoDB does. Time is virtual and chance seeded, so each run counts the same."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EVENT_BYTES = 26
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of a message in what the calls of its batch took."""
+    """The share of a message in the calls of its batch."""
 
     writes: float
     reads: float
@@ -39,7 +39,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of one message. Each group pops it, and acks it with its next pop. `line_bytes`: of a call."""
+    """The use of one message. Each group pops it, and acks it with its next pop. `line_bytes`: of a call."""
 
     produced: Share
     popped: Share
@@ -95,7 +95,7 @@ class _Loop:
         total.round_trips += cost.round_trips
 
     def trim_writes(self) -> float:
-        """Of one message: what sweeps a week later write to remove it, without two writes an hour for appointments."""
+        """Sweeps write so much a week later to remove a message, without two writes an hour for appointments."""
         self._pass(7 * DAY_MS)
         remove_all, removed = self._store.remove_all, Meter()
 

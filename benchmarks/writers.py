@@ -1,4 +1,4 @@
-"""What many callers pay that append single messages to the same few queues, over the memory store in virtual time.
+"""The cost of many callers that append single messages to the same few queues, over the memory store in virtual time.
 
 A refused append is billed as a write unit, and counts against the partition of its queue."""
 

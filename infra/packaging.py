@@ -82,8 +82,8 @@ def package(stage: Stage, own: Sequence[Path], region: str, out: Path) -> Packag
 
 
 def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template:
-    """What Chalice generates, and laid over it, in this order: the parts, the stage's settings, capacity and template,
-    the deployer's files. Raises Stop if one cannot be read, or a source of events is wrong."""
+    """The template that Chalice generates, and laid over it, in this order: the parts, the stage's settings, capacity
+    and template, the deployer's files. Raises Stop if one cannot be read, or a source of events is wrong."""
     access = PARTS.parent / "access" / f"{stage.access}.yaml"
     parts = [*sorted(PARTS.glob("*.yaml")), *([access] if access.exists() else [])]
     environment = {"Globals": {"Function": {"Environment": {"Variables": stage.environment}}}}

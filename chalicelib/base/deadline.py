@@ -109,8 +109,8 @@ def hasty() -> Iterator[None]:
 
 @contextmanager
 def aside(until_ms: int) -> Iterator[None]:
-    """What the call does meanwhile is no part of it: it ends at this instant at the latest, no throttled request is
-    repeated, and what it writes makes no later error of the call unknown."""
+    """The call does something beside its task: it stops at this instant at the latest and repeats no throttled request,
+    and its writes make no later error of the call unknown."""
     call = _current.get()
     token = _current.set(call and OneCall(call.began_at_ms, call.waited_ms))
     try:

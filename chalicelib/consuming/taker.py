@@ -125,7 +125,7 @@ class Taker:
     def _tried(
         self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped, is_patient: bool
     ) -> Popped:
-        """What one queue adds to what there is. If that fails, the queue notes why, and the others can be tried."""
+        """Adds what one queue has. If that fails, the queue notes why, and the others can be tried."""
         is_patient = is_patient or group_view.is_alone
         hurry = nullcontext() if is_patient else deadline.part_until(deadline.hop_until_ms(self._runtime.uptime()))
         try:
@@ -142,7 +142,7 @@ class Taker:
             return Popped()
 
     def _taken(self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped) -> Popped:
-        """What one queue adds to what there is."""
+        """Adds what one queue has."""
         if not view.group.is_by_key:
             self._carry(view, acks)
         want, space = view.ask.max_messages - len(got.deliveries), view.space

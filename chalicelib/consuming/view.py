@@ -1,4 +1,4 @@
-"""What one look shows of a group: its settings, cursors of its queues, and the logs of some of them from there on."""
+"""A group as one look shows it: its settings, cursors of its queues, and the logs of some of them from there on."""
 
 from __future__ import annotations
 

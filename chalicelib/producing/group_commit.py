@@ -31,7 +31,7 @@ class Written(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What became of a call's messages. `begins_at`: the index of the first in the entry."""
+    """The outcome for the messages of one call. `begins_at`: the index of the first in the entry."""
 
     written: Written
     begins_at: int = 0

@@ -108,7 +108,7 @@ def _metrics(call: Ended) -> Json:
 
 
 def _worst(backlogs: Sequence[Backlog]) -> dict[str, int]:
-    """Of all groups, since CloudWatch charges for each name and dimension of a metric."""
+    """The worst values of all groups, since CloudWatch charges for each name and dimension of a metric."""
     raised = {"AlarmsRaised": sum(backlog.is_raised for backlog in backlogs)}
     if not backlogs:
         return raised

@@ -329,7 +329,7 @@ class Sweeps:
         return Swept(bool(done), done)
 
     def _ends(self, groups: Sequence[StoredGroup]) -> list[list[int]]:
-        """Of the queues of each group's topic, possibly stale."""
+        """The ends of the queues of each group's topic, possibly stale."""
         return self._admin.topics.ends_of([stored.topic for stored in groups])
 
     def _until(self) -> int:

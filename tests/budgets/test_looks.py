@@ -1,4 +1,4 @@
-"""What a pop costs in topics with many queues: half a read unit for each page of cursors and for each queue that it
+"""A pop costs, in topics with many queues, half a read unit for each page of cursors and for each queue that it
 looks at."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.instances import instance
 
 POP_UNITS = 2.5
 NONE_UNITS = {4: 2.5, 16: 9.0, 128: 69.0}
-"""Of a pop that finds nothing, by queues: looks at 4, 16 and 64 queues, and at the rest."""
+"""The read units of a pop that finds nothing, by queues: looks at 4, 16 and 64 queues, and at the rest."""
 
 
 class Wide:

@@ -1,4 +1,4 @@
-"""What DynamoDB answers where a partition key is asked for more than it carries. An emulator never does."""
+"""The answers of DynamoDB where a partition key is asked for more than it carries. An emulator never does."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _action(head: bytes) -> str:
 
 
 def _keys(action: str, asked: Mapping[str, Any]) -> Iterator[Key]:
-    """Of the items that the request is about; of a query, where it begins."""
+    """The keys of the items that the request is about; of a query, where it begins."""
     if action == "Query":
         values = asked["ExpressionAttributeValues"]
         yield Key(values[":pk"]["S"], values[":low" if asked.get("ScanIndexForward", True) else ":high"]["S"])

@@ -87,7 +87,7 @@ def searches_past_an_open_segment() -> Any:
 
 @planted
 def jumps_over_what_another_appended() -> Any:
-    """Who is refused looks for its entry in the next segment, and goes on at the end of the log."""
+    """A refused writer looks for its entry in the next segment, and goes on at the end of the log."""
 
     def search(self: Any, log: str, entry: Any, base: int) -> Any:
         low = keys.segment(log, base).sk
@@ -101,7 +101,7 @@ def jumps_over_what_another_appended() -> Any:
 
 @planted
 def jumps_over_an_open_question() -> Any:
-    """Who does not know whether its entry is stored goes on at the end of the log."""
+    """A writer that does not know whether its entry is stored goes on at the end of the log."""
     true = LogWriter._first
 
     def first(self: Any, topic: Any, appending: Any, outcome: Any, may_leave: bool) -> Any:

@@ -19,7 +19,7 @@ from tests.support.partitions import Partitions
 T = TypeVar("T")
 
 _LEAST_UNITS = {True: 1.0, False: 0.5}
-"""Of a write, and of a read."""
+"""The units of a write, and of a read."""
 
 
 class PartitionedStore:

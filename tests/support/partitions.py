@@ -1,4 +1,5 @@
-"""What DynamoDB lets one partition key carry: a share of units a second, what was saved of it, and splits for heat."""
+"""The load that DynamoDB lets one partition key carry: a share of units a second, what was saved of it, and splits for
+heat."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Limits:
 
 
 class Partitions:
-    """Of one table, by partition key. `throttled` counts requests, by kind of key
+    """The partitions of one table, by key. `throttled` counts requests, by kind of key
     and verb: "log write". Keys that begin with one of `shut`
     throttle all that is asked of them."""
 
@@ -104,7 +105,7 @@ class _Partition:
         return self._writes.is_full(now) and self._reads.is_full(now)
 
     def halves(self, limits: Limits, now: int) -> list[_Partition]:
-        """What it was, split: without anything saved."""
+        """The partition after a split, without anything saved."""
         halves = [_Partition(limits, now) for _ in range(2)]
         for half in halves:
             half._writes.spend_savings()

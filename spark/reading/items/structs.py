@@ -126,7 +126,7 @@ def _page(page_id: str, value: object) -> dict[str, Any]:
 
 
 def entry(value: object, name: str = "entry") -> dict[str, Any]:
-    """Of an attribute of this name, or of an element of the list there."""
+    """The entry in an attribute of this name, or in an element of the list there."""
     if isinstance(value, dict) and "B" in value:
         return _pointer(as_binary(value, name), name)
     item = as_attributes(value, name)
