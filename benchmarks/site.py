@@ -32,7 +32,7 @@ INSTANCES_MAX = 3_000
 BODY_BYTES = 100
 """In hex: 200 bytes."""
 SAVED_S = 1
-"""Partitions have saved next to nothing. What they save in 300 s would carry twice the load for five minutes."""
+"""Partitions have saved next to nothing. Savings of 300 s would carry twice the load for five minutes."""
 POP_SIZE = 10
 PER_CONSUMER = 100
 """Messages a second for which a group has one consumer more."""

@@ -262,7 +262,7 @@ def _in_order_of_age(group_view: GroupView, now: int) -> Collection[QueueView]:
 
 
 def _is_close_to_cap(view: QueueView, now: int) -> bool:
-    """Whether the cap may leave less than is asked for. What is due counts against it until it is taken."""
+    """Whether the cap may leave less than is asked for. Due messages count against it until they are taken."""
     counted = view.cursor.live(now) + sum(len(lease.owed) for lease in view.cursor.due(now))
     return view.group.max_in_flight - counted < view.ask.max_messages
 

@@ -19,7 +19,7 @@ from chalicelib.consuming.view import GroupView
 from chalicelib.table import keys
 
 LOOKED_AT = 4
-"""Queues at which the first look is. Of so many, chosen at random, one has more ready than most have; with two, fresh
+"""Queues at which the first look is. One of so many, chosen at random, has more ready than most have; with two, fresh
 messages would wait longer where many consumers meet."""
 WIDENED = 4
 """How many times as many the next look is at: a pop finds out that nothing is there in four looks at most."""

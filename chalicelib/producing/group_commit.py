@@ -1,8 +1,8 @@
 """Group commit: calls of one process that append to the same queue at the same time go together, as one entry.
 
 While an append to a queue is under way, others that come for it wait, and the next append takes all of them. There is
-no timer, so a lone caller waits for nobody and pays nothing. Of messages that go together one payload and one pointer
-are written, and calls of one process never refuse each other."""
+no timer, so a lone caller waits for nobody and pays nothing. Messages that go together share one payload and one
+pointer, and calls of one process never refuse each other."""
 
 from __future__ import annotations
 

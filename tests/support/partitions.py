@@ -47,8 +47,8 @@ class Partitions:
         self._tidied_ms = 0
 
     def admits(self, key: Key, is_write: bool, now: int) -> bool:
-        """Whether the request is carried out, for which `charge` then takes the units. What a request costs is not
-        known before, so the last one leaves a debt."""
+        """Whether the request is carried out, for which `charge` then takes the units. The cost of
+        a request is not known before, so the last one leaves a debt."""
         self._tidy(now)
         splits = self._of(key.pk, now)
         partition = splits.at(key.sk)
