@@ -300,16 +300,23 @@ class Sweeps:
             ends = [end for cursor in stored.cursors if (end := last_attempt_end(stored.group, cursor))]
             if ends:
                 self._agenda.appoint(REVIVE, keys.subject(stored.topic.name, stored.group.name), min(ends))
-        concerned = [stored for stored in groups if is_concerned(stored) or stored.group.is_pushed]
-        for stored in _unsettled(concerned, self._ends(concerned), self._runtime.now()):
-            if is_concerned(stored):
-                self._agenda.appoint(CHECK, stored.topic.name, ALWAYS_MS)
-            if stored.group.is_pushed:
-                self._agenda.appoint(PUSH, stored.topic.name, ALWAYS_MS)
+        self._appoint_watched(groups)
         for topic in topics:
             own = [stored for stored in groups if stored.topic is topic]
             if topic.draining or self._admin.draining.returning(topic, own):
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
+
+    def _appoint_watched(self, groups: Sequence[StoredGroup]) -> None:
+        """Makes the appointments of groups with an alarm, and of pushed groups, that have something to do."""
+        for raised in groups:
+            if raised.alarm_state.is_raised:  # though it may have settled all, the alarm is still to be cleared
+                self._agenda.appoint(CHECK, raised.topic.name, ALWAYS_MS)
+        watched = [stored for stored in groups if is_concerned(stored) or stored.group.is_pushed]
+        for stored in _unsettled(watched, self._ends(watched), self._runtime.now()):
+            if is_concerned(stored):
+                self._agenda.appoint(CHECK, stored.topic.name, ALWAYS_MS)
+            if stored.group.is_pushed:
+                self._agenda.appoint(PUSH, stored.topic.name, ALWAYS_MS)
 
     def _trim(self, topic: Topic, until_ms: int) -> tuple[Swept, int | None]:
         """Also returns when to trim it next; None: it has nothing that expires, unless that is to come."""

@@ -528,6 +528,21 @@ def test_what_has_no_appointment_is_found_within_a_day(api: Api, store: MemorySt
     assert appointments(store) == made
 
 
+def test_a_raised_alarm_without_an_appointment_is_cleared_within_a_day(
+    api: Api, store: MemoryStore, clock: Clock
+) -> None:
+    api.put_group("t", "g", {"alarm": {"ready": 1}})
+    api.produce("t", {"messages": [{"body": "a"}]})
+    minutes(api, clock, 1)
+    receipts = [message["receipt"] for message in api.pop("t", "g", {})["messages"]]
+    api.ack("t", "g", {"receipts": receipts})
+    forget(store)
+    assert api.get_group("t", "g")["alarm_state"] == "raised"
+    clock.sleep(DAY_MS)
+    minutes(instance(store, clock, 2), clock, 2)
+    assert api.get_group("t", "g")["alarm_state"] == "cleared"
+
+
 def test_a_message_is_not_stored_where_its_appointment_cannot_be(api: Api, store: MemoryStore) -> None:
     true = store.write
 
