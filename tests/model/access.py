@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from chalicelib import wiring
 from chalicelib.api.admission import Demand
-from tests.model.model import Json, altered
+from tests.model.model import altered
+from tests.model.pair import edges, instances
 from tests.model.rights import (
     ANYWHERE,
     GROUP,
@@ -31,6 +32,7 @@ from tests.model.rights import (
     allows,
     as_granted,
 )
+from tests.model.values import Json
 from tests.support.client import ALL_RIGHTS, Answer, Client
 
 TOPICS = ("orders", "orders.eu", "audit", "absent", "no name")
@@ -102,8 +104,6 @@ OPERATIONS = {
 }
 """Those about tokens, requests by their ids, and groups that name a topic for their dead have rules of their own."""
 
-instances = st.sampled_from([0, 1])
-edges = st.sampled_from([-1, 0, 0, 1])
 rights_given = st.fixed_dictionaries(
     {
         "operations": st.one_of(
