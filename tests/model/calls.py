@@ -153,7 +153,7 @@ class Calls(Consumers):
         getattr(self, kind)(instance, data)
 
     def place(self, data: st.DataObject) -> tuple[str, str]:
-        return data.draw(topics), data.draw(groups)
+        return self.touch((data.draw(topics), data.draw(groups)))
 
     def put_group(self, instance: int, topic: str, name: str, given: Json) -> None:
         settings = {"ordered": name == GROUPS[1], "max_attempts": ATTEMPTS_MAX}

@@ -96,7 +96,8 @@ class Consumers(Messages):
     def settle(self, instance: int, data: st.DataObject) -> None:
         """Mostly what somebody has."""
         there = [(topic.name, group.name) for topic, group in self.model.groups() if self.model.newest(group)]
-        self._settle(instance, data.draw(st.sampled_from(3 * there)) if there else self.place(data), data)
+        place = self.touch(data.draw(st.sampled_from(there))) if there else self.place(data)
+        self._settle(instance, place, data)
 
     def _settle(self, instance: int, at: tuple[str, str], data: st.DataObject) -> None:
         verb, receipts = data.draw(st.sampled_from(VERBS)), data.draw(self._receipts(*at))

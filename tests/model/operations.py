@@ -147,7 +147,7 @@ class Operations(Consumers):
             self.learn()
 
     def place(self, data: st.DataObject) -> tuple[str, str]:
-        return (ALARMS, PAGER) if data.draw(st.integers(0, 19)) == 0 else super().place(data)
+        return self.touch((ALARMS, PAGER)) if data.draw(st.integers(0, 19)) == 0 else super().place(data)
 
     def _make_topic(self, instance: int, name: str, queues: int, is_traced: bool) -> None:
         self.put_topic(instance, name, queues=queues, trace=is_traced, retention_ms=RETENTION_MS_MAX)

@@ -20,10 +20,7 @@ from tests.model.sqs_records import (
     ARN,
     AT_ONCE_MS,
     AT_ONCE_PAUSE_MS,
-    ENCRYPTION,
-    KEY,
     MISSING,
-    POLICY,
     REDRIVE,
     RETENTION,
     RETENTION_DEFAULT,
@@ -45,10 +42,10 @@ from tests.sqs.client import Refused, Sqs, refusal_in
 from tests.sqs.query_client import QuerySqs
 
 URL = "http://sqs.test/000000000000/"
-NAMES = ("orders", "dead", "last", "bills", "line.fifo", "dead.fifo")
-"""The queues. `bills` reads the topic of `orders`. Those with a suffix get no messages here."""
+NAMES = ("orders", "dead", "last", "bills", "line.fifo")
+"""The queues. `bills` reads the topic of `orders`. The FIFO queue is only named as a destination that does not fit."""
 TOPIC = "decant:topic"
-DEAD = {"orders": ("dead", "last"), "bills": ("dead", "last"), "dead": ("last",), "line.fifo": ("dead.fifo",)}
+DEAD = {"orders": ("dead", "last"), "bills": ("dead", "last"), "dead": ("last",)}
 """To where the messages of a queue may move when they are dead."""
 STEPS = {
     "send": 3,
@@ -62,8 +59,6 @@ STEPS = {
     "make": 2,
     "remake": 2,
     "purge": 1,
-    "tag": 1,
-    "list_queues": 1,
     "wait": 2,
     "approach": 2,
     "maintain": 2,
@@ -71,28 +66,15 @@ STEPS = {
 """What a step may be, and how often."""
 WAITS_MS = (1, 499, 1_000, 2_000, 5_001, 29_000, 60_000, 3_600_000)
 SHOWN = ("ApproximateReceiveCount", "DeadLetterQueueSourceArn")
-ALLOWED = (
-    "",
-    '{"redrivePermission":"denyAll"}',
-    '{"redrivePermission": "allowAll"}',
-    f'{{"redrivePermission":"byQueue","sourceQueueArns":["{ARN}orders"]}}',
-)
+ALLOWED = ("", '{"redrivePermission":"denyAll"}', '{"redrivePermission":"allowAll"}')
 VALUES: dict[str, list[str]] = {
     VISIBILITY: ["0", "1", "30", "30", " 30 ", "43200"],
     RETENTION: [RETENTION_DEFAULT, RETENTION_DEFAULT, "1209600"],
     "MaximumMessageSize": ["1024", "1048576"],
     "ReceiveMessageWaitTimeSeconds": ["0", "3", "20"],
     ALLOW: [*ALLOWED],
-    POLICY: ["", '{"Version": "2012-10-17"}'],
-    KEY: ["", "alias/a"],
-    ENCRYPTION: ["true", "FALSE"],
 }
-FIFO_VALUES = {
-    "DelaySeconds": ["0", "2", "900"],
-    "ContentBasedDeduplication": ["true", "True", "false"],
-    "DeduplicationScope": ["queue", "messageGroup"],
-}
-names = st.sampled_from([*2 * NAMES[:4], *NAMES])
+names = st.sampled_from(NAMES[:4])
 
 
 class SqsQueues(Pair):
@@ -110,8 +92,8 @@ class SqsQueues(Pair):
 
     @initialize(most=st.sampled_from([1, 2, 3]), visibility=st.sampled_from(["30", "1", "0"]))
     def begin(self, most: int, visibility: str) -> None:
-        for name in ("last", "dead", "orders", "bills", "dead.fifo", "line.fifo"):
-            policy = {REDRIVE: policy_text(DEAD[name][0], most)} if name in ("orders", "bills", "line.fifo") else {}
+        for name in ("last", "dead", "orders", "bills", "line.fifo"):
+            policy = {REDRIVE: policy_text(DEAD[name][0], most)} if name in ("orders", "bills") else {}
             self._make(0, name, {VISIBILITY: visibility, **policy})
         self.send(1, None)
 
@@ -157,11 +139,10 @@ class SqsQueues(Pair):
         wrong = self._differs(known, values) if known else self._bad_policy(name, values)
         if known is None and name == "bills" and "orders" not in self.world.topics:
             wrong = wrong or bad_tag("orders")
-        if not self._is_clash(answer, values):
-            assert answer == (wrong or {"QueueUrl": URL + name}), (answer, wrong)
-            if wrong is None and known is None:
-                self._begin(name, values, tags)
-                self.changed(name, instance)
+        assert answer == (wrong or {"QueueUrl": URL + name}), (answer, wrong)
+        if wrong is None and known is None:
+            self._begin(name, values, tags)
+            self.changed(name, instance)
 
     def _begin(self, name: str, values: dict[str, str], tags: dict[str, str]) -> None:
         """A new queue. Where others have kept its topic, it has what is sent from now on."""
@@ -172,33 +153,20 @@ class SqsQueues(Pair):
         self.world.queues[name] = queue
 
     def _values(self, name: str, most: int) -> st.SearchStrategy[dict[str, str]]:
-        own = {**VALUES, **(FIFO_VALUES if name.endswith(".fifo") else {})}
+        own = {**VALUES}
         if name == "bills":
             del own[RETENTION]
         policies = ["", *(policy_text(dead, count) for dead in DEAD.get(name, ()) for count in (1, 1, 2, 1_000))]
         own[REDRIVE] = [*policies, *policies, policy_text("none", 1)]
-        likely = st.sampled_from([VISIBILITY, VISIBILITY, REDRIVE, REDRIVE, ENCRYPTION, *own])
+        likely = st.sampled_from([VISIBILITY, VISIBILITY, REDRIVE, REDRIVE, *own])
         chosen = st.lists(likely, min_size=1, max_size=most, unique=True)
         return chosen.flatmap(lambda keys: st.fixed_dictionaries({key: st.sampled_from(own[key]) for key in keys}))
-
-    def _is_clash(self, answer: Json | Refused, values: dict[str, str]) -> bool:
-        """Whether two kinds of encryption are asked for, which is refused."""
-        is_clash = bool(values.get(KEY)) and values.get(ENCRYPTION) == "true"
-        assert not is_clash or (isinstance(answer, Refused) and answer.code == "InvalidAttributeName")
-        return is_clash
 
     def _differs(self, known: Queue, values: dict[str, str]) -> Refused | None:
         """The refusal to make a queue that there is, with other attributes."""
         shown = known.attributes()
-        if values.get(ENCRYPTION) == "true":
-            values = {KEY: "", **values}
-        elif values.get(KEY):
-            values = {**values, ENCRYPTION: "false"}
         for key, text in values.items():
-            is_same = shown.get(key, "") == text
-            if key in (POLICY, ALLOW) and text and key in shown:
-                is_same = json.loads(shown[key]) == json.loads(text)
-            if not is_same:
+            if shown.get(key, "") != text:
                 about = f"the same name and a different value for attribute {key}"
                 return refused("QueueAlreadyExists", f"A queue already exists with {about}")
         return None
@@ -211,9 +179,7 @@ class SqsQueues(Pair):
         target = self.world.queues.get(dead)
         if target is None:
             return bad_value(text, REDRIVE, "Dead letter target does not exist.")
-        allowed = json.loads(target.values.get(ALLOW, "{}"))
-        kind = allowed.get("redrivePermission")
-        if kind == "denyAll" or (kind == "byQueue" and ARN + name not in allowed["sourceQueueArns"]):
+        if target.values.get(ALLOW) == ALLOWED[1]:
             return bad_value(text, REDRIVE, f"The {ALLOW} of queue '{dead}' does not allow this source.")
         return None
 
@@ -226,7 +192,7 @@ class SqsQueues(Pair):
         queue, values = self.world.queues.get(name), _plain(values)
         if queue is None:
             assert answer == MISSING
-        elif not self._is_clash(answer, values):
+        else:
             wrong = self._bad_policy(name, values)
             assert answer == (wrong or {}), (answer, wrong)
             if wrong is None:
@@ -265,48 +231,6 @@ class SqsQueues(Pair):
             queue.items.clear()
             queue.purges += 1
             self.changed(name, instance)
-
-    def tag(self, instance: int, data: st.DataObject) -> None:
-        name = data.draw(names)
-        queue, own = self.world.queues.get(name), {"QueueUrl": URL + name}
-        tags = data.draw(st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["", "1", "2"]), min_size=1))
-        if data.draw(st.booleans()):
-            answer = self.ask(instance, "TagQueue", **own, Tags=tags)
-            changed = {**queue.tags, **tags} if queue else {}
-        else:
-            answer = self.ask(instance, "UntagQueue", **own, TagKeys=[*tags])
-            changed = {key: text for key, text in queue.tags.items() if key not in tags} if queue else {}
-        assert answer == ({} if queue else MISSING)
-        if queue:
-            queue.tags, queue.changed_at_ms = changed, self.now
-            self.changed(name, instance)
-        expected = ({"Tags": queue.tags} if queue.tags else {}) if queue else MISSING
-        assert self.ask(1 - instance, "ListQueueTags", **own) == expected
-
-    def list_queues(self, instance: int, data: st.DataObject) -> None:
-        prefix, most = data.draw(st.sampled_from(["", "", "d", "x"])), data.draw(st.sampled_from([None, 1, 2, 3]))
-        expected = sorted(name for name in self.world.queues if name.startswith(prefix))
-        assert self._pages(instance, "ListQueues", "QueueUrls", most, QueueNamePrefix=prefix) == expected
-        name = data.draw(st.sampled_from(["dead", "last", "dead.fifo", "orders"]))
-        if name in self.world.queues:
-            queues = self.world.queues.values()
-            sources = sorted(queue.name for queue in queues if queue.policy and queue.policy[0] == name)
-            asked = {"QueueUrl": URL + name}
-            assert self._pages(instance, "ListDeadLetterSourceQueues", "queueUrls", most, **asked) == sources
-
-    def _pages(self, instance: int, action: str, member: str, most: int | None, **asked: Any) -> list[str]:
-        """The names of all pages."""
-        urls: list[str] = []
-        more: Json = {} if most is None else {"MaxResults": most}
-        while True:
-            page = self.ask(instance, action, **asked, **more)
-            assert isinstance(page, dict), page
-            own = page.get(member, [])
-            assert len(own) == most if "NextToken" in page else len(own) <= (most or 1_000)
-            urls += own
-            if "NextToken" not in page:
-                return [url.removeprefix(URL) for url in urls]
-            more = {**more, "NextToken": page["NextToken"]}
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -396,7 +320,7 @@ class SqsQueues(Pair):
 
     def start(self, instance: int, data: st.DataObject) -> None:
         to = data.draw(st.sampled_from([*3 * [None], "orders", "last", "dead", "line.fifo", "none"]))
-        self._start(instance, data.draw(st.sampled_from(["dead", "dead", "last", "dead.fifo", "none"])), to, data)
+        self._start(instance, data.draw(st.sampled_from(["dead", "dead", "last", "none"])), to, data)
 
     def _start(self, instance: int, name: str, to: str | None, data: st.DataObject) -> None:
         instance, rate = self.knowing(instance, *NAMES), data.draw(st.sampled_from([None, 1, 1, 2, 10]))
@@ -510,8 +434,7 @@ class SqsQueues(Pair):
 
 def _plain(values: dict[str, str]) -> dict[str, str]:
     """Values as they are kept."""
-    stripped = {key: text.strip() for key, text in values.items()}
-    return {key: text.lower() if text in ("True", "FALSE") else text for key, text in stripped.items()}
+    return {key: text.strip() for key, text in values.items()}
 
 
 def bad_tag(topic: str) -> Refused:

@@ -10,15 +10,12 @@ from tests.model.values import Json
 from tests.sqs.client import Refused
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
-REDRIVE, ALLOW, POLICY, ENCRYPTION, KEY = (
-    *("RedrivePolicy", "RedriveAllowPolicy", "Policy"),
-    *("SqsManagedSseEnabled", "KmsMasterKeyId"),
-)
+REDRIVE, ALLOW = "RedrivePolicy", "RedriveAllowPolicy"
 VISIBILITY, RETENTION = "VisibilityTimeout", "MessageRetentionPeriod"
 DEFAULTS = {
     "MaximumMessageSize": "1048576",
     "ReceiveMessageWaitTimeSeconds": "0",
-    ENCRYPTION: "true",
+    "SqsManagedSseEnabled": "true",
     "DelaySeconds": "0",
     VISIBILITY: "30",
 }
@@ -115,18 +112,14 @@ class Queue:
         return policy and (policy["deadLetterTargetArn"].removeprefix(ARN), policy["maxReceiveCount"])
 
     def change(self, values: dict[str, str]) -> None:
-        """Of two kinds of encryption, the later one counts. The retention is the topic's."""
-        if values.get(ENCRYPTION) == "true":
-            values = {KEY: "", **values}
-        elif values.get(KEY):
-            values = {**values, ENCRYPTION: "false"}
+        """The retention is the topic's."""
         kept = {**self.values, **values}
         self.topic.retention = kept.pop(RETENTION, self.topic.retention)
         self.values = {name: text for name, text in kept.items() if text}
 
     def attributes(self) -> dict[str, str]:
-        shown = {**DEFAULTS, **(FIFO_DEFAULTS if self.is_fifo else {}), **self.values, RETENTION: self.topic.retention}
-        return shown | ({"KmsDataKeyReusePeriodSeconds": "300"} if KEY in self.values else {})
+        own = FIFO_DEFAULTS if self.is_fifo else {}
+        return {**DEFAULTS, **own, **self.values, RETENTION: self.topic.retention}
 
     def shown(self, now: int) -> dict[str, str]:
         ready, held = len(self.ready(now)), sum(item.until_ms > now for item in self.items)
