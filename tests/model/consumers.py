@@ -160,10 +160,13 @@ class Consumers(Messages):
             self.model.note(topic, group, (queue, offset), {**event, "attempt": attempt})
 
     def _receipts(self, topic: str, name: str) -> st.SearchStrategy[list[str]]:
-        """The newest ones of the group, any that were ever given out, and some that were not."""
+        """The newest ones of the group, those that it gave out last, any that were ever given out, and some that were
+        not."""
         kinds = [st.sampled_from(["x", "", "MTox"])]
         if self.model.missing(topic, name) is None and (newest := self.model.newest(self.group(topic, name))):
-            kinds += 6 * [st.sampled_from(newest)]
+            group_id = self.group(topic, name).id
+            last = [receipt for receipt, ticket in self.model.tickets.items() if ticket.group_id == group_id][-6:]
+            kinds += [*5 * [st.sampled_from(newest)], *2 * [st.sampled_from(last)]]
         if self.model.tickets:
             any_of_them = st.sampled_from(list(self.model.tickets))
             kinds += [any_of_them, st.builds(altered, any_of_them, st.integers(0, 150))]
