@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
-from chalicelib.base.limits import RETENTION_MS_DEFAULT
+from chalicelib.core.base.limits import RETENTION_MS_DEFAULT
 from tests.model.group import Group
 from tests.model.model import demand_group
 from tests.model.pair import Pair, edges, path_of

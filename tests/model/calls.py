@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from chalicelib.base.limits import ATTEMPTS_MAX, RETENTION_MS_MAX
+from chalicelib.core.base.limits import ATTEMPTS_MAX, RETENTION_MS_MAX
 from tests.model.administration import one_of
 from tests.model.call import (
     COMMITTED,

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from chalicelib.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, BY_RECEIPT
-from chalicelib.consuming.key_plan import LOOKED_FURTHER_MAX
+from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, BY_RECEIPT
+from chalicelib.core.consuming.key_plan import LOOKED_FURTHER_MAX
 
 REMEMBERED_MS = 600_000
 REMEMBERED_MOVES = 30

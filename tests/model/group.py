@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from chalicelib.base.limits import BACKOFF_MS, CLOCKS_APART_MS, SECOND_MS
+from chalicelib.core.base.limits import BACKOFF_MS, CLOCKS_APART_MS, SECOND_MS
 from tests.model.cursor import Cursor
 from tests.model.values import NEVER_MS, Json
 

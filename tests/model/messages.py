@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import DEDUP_MS
+from chalicelib.core.base.limits import DEDUP_MS
 from tests.model.administration import Administration
 from tests.model.pair import edges
 from tests.model.topic import Look, Topic, Waiting

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 from prometheus_client.parser import text_string_to_metric_families
 
-from chalicelib.base.limits import DEDUP_MS, MINUTE_MS, RETENTION_MS_MAX
+from chalicelib.core.base.limits import DEDUP_MS, MINUTE_MS, RETENTION_MS_MAX
 from tests.model.administration import one_of
 from tests.model.consumers import Consumers
 from tests.model.letters import ALARMS, REASON

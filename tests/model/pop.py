@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from chalicelib.catalogue.group import BY_RECEIPT
+from chalicelib.core.catalogue.group import BY_RECEIPT
 from tests.model.cursor import Cursor, Hold, Ticket, line_of
 from tests.model.group import Group
 from tests.model.model import Model, progress

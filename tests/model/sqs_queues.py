@@ -12,7 +12,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.doors.sqs.registry import moves_of
 from tests.model.administration import one_of
 from tests.model.pair import Pair, edges, instances
 from tests.model.sqs_records import (
@@ -367,7 +368,7 @@ class SqsQueues(Pair):
         newest = [task for queue in self.world.queues.values() for task in self._tasks_of(queue)[:1]]
         going = [task for task in newest if task.state == "RUNNING"]
         began_ms, service = self.now, self.clients[instance].api.service
-        service.sweeps.move(service.moves)
+        service.sweeps.move(moves_of(service))
         ended_ms = Work(self.world, began_ms, began_ms + SWEEP_MS, SWEEP_PAUSE_MS, [*going]).run()
         assert ended_ms == self.now, (ended_ms, self.now, [task.shown() for task in going])
 

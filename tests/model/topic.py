@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from chalicelib.base.limits import RETENTION_MS_DEFAULT
+from chalicelib.core.base.limits import RETENTION_MS_DEFAULT
 from tests.model.cursor import Cursor
 from tests.model.group import DEFAULTS, Group, Place
 from tests.model.letters import Coming
