@@ -28,7 +28,7 @@ ITEMS = {kind: (_pattern(pk), _pattern(sk)) for kind, pk, sk, _ in _rows(_TEXT)}
 """Each kind of item, with patterns of its keys."""
 
 ATTRIBUTES = {
-        section.partition("\n")[0].lower(): {
+    section.partition("\n")[0].lower(): {
         name.strip("`"): types.split(" or ") for names, types, _ in _rows(section) for name in names.split(", ")
     }
     for section in _TEXT.split("\n## ")[1:]
