@@ -65,7 +65,7 @@ def judge(head: Head) -> Answer | None:
 
 
 def _found(head: Head, body: bytes | None, is_whole: bool = True) -> Found:
-    return entrance.guarded(lambda: doors.found(_request(head, body), is_whole), _refused)
+    return entrance.guarded(lambda: router.found(_request(head, body), is_whole), _refused)
 
 
 def _request(head: Head, body: bytes | None) -> Request:

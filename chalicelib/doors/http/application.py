@@ -35,7 +35,7 @@ class Application(Chalice):
 
     def _responded(self, request: Request, context: Any) -> Response:
         self.admit(request)
-        return doors.respond(request, invocation.left_ms(context))
+        return router.respond(request, invocation.left_ms(context))
 
 
 def application() -> Application:
