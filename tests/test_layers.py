@@ -20,39 +20,40 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 ROOMS = (
-    "local.embedded",
-    "base",
-    "telemetry",
-    "table",
-    "store",
+    "core.base",
+    "core.telemetry",
+    "core.table",
+    "core.store",
     "local.memory",
-    "catalogue",
-    "access",
-    "log",
-    "cursors",
-    "delays",
-    "producing",
-    "transactions",
-    "dead_letters",
-    "consuming",
-    "requests",
+    "core.catalogue",
+    "core.access",
+    "core.log",
+    "core.cursors",
+    "core.delays",
+    "core.producing",
+    "core.transactions",
+    "core.dead_letters",
+    "core.consuming",
+    "core.requests",
+    "core.reading",
+    "core.admin",
+    "core.moves",
+    "core.upkeep",
     "push",
-    "reading",
-    "admin",
-    "moves",
-    "upkeep",
     "service",
     "api",
+    "settings",
     "wiring",
-    "protocols",
+    "hooks",
+    "doors",
     "local",
     "app",
     "local.__main__",
 )
 """From the ground up, by what happens to a message. A module imports from its own room or from below, never in a
-circle."""
+circle. So the core knows no door."""
 
-ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb", "local.embedded")
+ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb")
 """Ways to store. They are chosen in one place, and do not know each other."""
 
 TECHNOLOGIES = {
@@ -60,7 +61,7 @@ TECHNOLOGIES = {
     "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
     "mypy_boto3_dynamodb": ("chalicelib.core.store.dynamodb",),
     "mypy_boto3_s3": ("chalicelib.core.store.dynamodb",),
-    "moto": ("local.embedded",),
+    "moto": (),  # in tests alone
     "urllib3": (),
     "chalice": ("chalicelib.doors", "app", "local"),
     "click": ("chalicelib.wiring",),
@@ -79,6 +80,11 @@ TECHNOLOGIES = {
     "uuid": ("local",),
 }
 """Packages that may be imported only there."""
+
+PROTOCOLS = r"(?i:sqs|mqhttp|celery|chalice(?!lib))|HTTP"
+"""What the core does not name."""
+CONTRACT = ('"sqs-queues"', '"for_sqs"', '["`]sqs:[a-z]+["`]')
+"""But for what tables hold, and the properties that users read."""
 
 TEST_NAME_MAX = 70
 FUNCTION_LINES_MAX = 45
@@ -126,6 +132,8 @@ class Module:
 
 def room_of(name: str) -> str:
     parts = name.removeprefix("chalicelib.").split(".")
+    if parts == ["core"]:
+        return "chalicelib"
     return next(room for room in (".".join(parts[:2]), parts[0]) if room in (*ROOMS, parts[0]))
 
 
@@ -195,6 +203,13 @@ def test_imports_run_one_way() -> None:
             assert RANKS[part] < rank or part == module.part, f"{module.name} imports {name}"
 
 
+def test_the_core_names_no_protocol() -> None:
+    for module in MODULES:
+        if module.name.startswith("chalicelib.core.") and not module.is_in("chalicelib.core.store.dynamodb"):
+            text = re.sub("|".join(CONTRACT), "", module.path.read_text())
+            assert re.findall(PROTOCOLS, text) == [], module.name
+
+
 def test_no_imports_go_in_a_circle() -> None:
     graph = {module.name: ours(module) for module in MODULES}
     while leaves := [name for name, imported in graph.items() if not imported & graph.keys()]:
@@ -205,7 +220,7 @@ def test_no_imports_go_in_a_circle() -> None:
 
 def test_stores_are_chosen_in_one_place_and_do_not_know_each_other() -> None:
     for module, adapter in product(MODULES, ADAPTERS):
-        if module.is_in(adapter, "chalicelib.wiring", "local"):
+        if module.is_in(adapter, "chalicelib.wiring", "chalicelib.settings", "chalicelib.hooks", "local"):
             continue
         if (module.name, adapter[:6]) == ("app", "local."):  # `chalice local` has no other place to start it
             continue
@@ -229,7 +244,7 @@ def test_only_the_runtime_makes_chance_and_only_few_read_the_environment() -> No
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
         }
         allowed = {"urandom"} if module.name == "chalicelib.core.base.runtime" else set()
-        if module.is_in("chalicelib.wiring"):
+        if module.is_in("chalicelib.settings"):
             allowed = {"environ"}
         assert used <= allowed or module.is_in("local"), f"{module.name} uses {used} of os"
 
