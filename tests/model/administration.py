@@ -264,16 +264,15 @@ class Administration(Pair):
 
     @invariant()
     def all_is_where_the_model_has_it(self) -> None:
-        """The groups that a step was about, and another one or a topic after each step."""
+        """The groups that a step was about, and another one after each step; and the topics in turn."""
         self.learn()
         there = [(topic.name, group.name) for topic, group in self.model.groups()]
-        turns = [*there, *self.model.topics]
         self.steps += 1
-        turn = turns[self.steps % len(turns)] if turns else ""
-        if turn in self.model.topics:
-            assert self.observer.get(f"/topics/{turn}").json == self.model.topics[str(turn)].shown(self.now)
-        for place in sorted({*self.touched, turn}.intersection(there)):
-            self.compare(*place, self.observer.get(path_of(*place)).json)
+        for name in [*self.model.topics][self.steps % 4 :][:1]:
+            assert self.observer.get(f"/topics/{name}").json == self.model.topics[name].shown(self.now)
+        turn = [there[self.steps % len(there)]] if there else []
+        for topic, name in sorted({*self.touched, *turn}.intersection(there)):
+            self.compare(topic, name, self.observer.get(path_of(topic, name)).json)
         self.touched.clear()
 
     def compare(self, topic: str, name: str, seen: Json) -> None:
