@@ -153,7 +153,6 @@ class Consumers(Messages):
         counted = [receipt for receipt in receipts if receipt not in codes]
         done = answer[DONE[verb]]
         assert (len(done) if verb == "extend" else done) == len(counted)
-        self.model.count(DONE[verb], topic, group, len(counted))
         tickets = [self.model.tickets[receipt] for receipt in counted]
         event = {"event": DONE[verb], "at_ms": self.now, **{field: value for field, value in told.items() if value}}
         for queue, offset, attempt in {(ticket.queue, ticket.offset, ticket.attempt) for ticket in tickets}:

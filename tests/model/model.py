@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,18 +13,6 @@ from tests.model.letters import ALARMS
 from tests.model.topic import Topic
 from tests.model.values import Json
 
-Counted = tuple[str, str, str]
-"""What, in which topic, and in which group."""
-
-
-@dataclass
-class Counts:
-    """The numbers of one instance: of messages, and of the backlogs that it read last, and when that was."""
-
-    messages: Counter[Counted] = field(default_factory=Counter)
-    read_at_ms: int | None = None
-    backlogs: dict[Counted, float] = field(default_factory=dict)
-
 
 @dataclass
 class Model:
@@ -33,7 +20,6 @@ class Model:
     tickets: dict[str, Ticket] = field(default_factory=dict)
     """Every receipt that was ever given out, in order."""
     ids: itertools.count[int] = field(default_factory=itertools.count)
-    counts: list[Counts] = field(default_factory=lambda: [Counts(), Counts(), Counts()])
     caller: int = 0
     calls: int = 0
     """The instance that does what is done now, and how many calls there were."""
@@ -105,7 +91,6 @@ class Model:
         """Into the dead letters of the group, or into the topic for dead messages."""
         (queue, offset), target = place, group.settings["dead_letters"]
         cursor = group.cursors[queue]
-        self.count("dead", topic, group)
         if target is None:
             cursor.bury(offset, now if from_ms is None else from_ms, now, reason)
             return
@@ -124,10 +109,7 @@ class Model:
         else:
             cursor.nack(place[1], now + (group.wait_ms(attempt) if delay_ms is None else delay_ms))
 
-    # -- what is counted and told -------------------------------------------------------------------------------------
-
-    def count(self, what: str, topic: Topic, group: Group | None, number: int = 1) -> None:
-        self.counts[self.caller].messages[what, topic.name, group.name if group else ""] += number
+    # -- what is told -------------------------------------------------------------------------------------------------
 
     def note(self, topic: Topic, group: Group, place: Place, event: Json) -> None:
         if topic.options["trace"]:

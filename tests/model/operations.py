@@ -1,16 +1,15 @@
-"""The settings and views of operators: alarms, rates, full queues, topics for dead messages, traces, lists, metrics."""
+"""The settings and views of operators: alarms, rates, full queues, topics for dead messages, traces, lists."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
-from prometheus_client.parser import text_string_to_metric_families
 
-from chalicelib.core.base.limits import DEDUP_MS, MINUTE_MS, RETENTION_MS_MAX
+from chalicelib.core.base.limits import DEDUP_MS, RETENTION_MS_MAX
 from tests.model.administration import one_of
 from tests.model.consumers import Consumers
 from tests.model.letters import ALARMS, REASON
-from tests.model.model import Counted, details, oldest_ready
+from tests.model.model import details
 from tests.model.pair import instances
 from tests.model.values import Json
 
@@ -34,10 +33,8 @@ STEPS = {
     "trace": 5,
     "list_groups": 1,
     "list_topics": 1,
-    "scrape": 1,
 }
 """What a step may be, and how often."""
-GAUGES = ("ready", "in_flight", "retrying", "lag", "dead")
 RANKS = {"popped": 0, "extended": 1}
 """What comes first of one delivery within a millisecond."""
 
@@ -264,41 +261,6 @@ class Operations(Consumers):
     def list_topics(self, instance: int, data: st.DataObject) -> None:
         listed = self.paged(instance, "/topics", "topics", data.draw(st.sampled_from([1, 2, 100])))
         assert listed == [self.model.topics[name].settings() for name in sorted(self.model.topics)]
-
-    def scrape(self, instance: int, _: st.DataObject) -> None:
-        counts = self.model.counts[instance]
-        if counts.read_at_ms is None or self.now - counts.read_at_ms >= MINUTE_MS:
-            counts.read_at_ms, counts.backlogs = self.now, self._backlogs()
-        text = self.clients[instance].get("/metrics").json
-        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-        gauges = {
-            (sample.name, sample.labels["topic"], sample.labels["group"]): sample.value
-            for sample in samples
-            if "group" in sample.labels and "process" not in sample.labels
-        }
-        assert gauges == counts.backlogs
-        read_at = [each.value for each in samples if each.name == "decant_backlogs_timestamp_seconds"]
-        assert read_at == [counts.read_at_ms / 1_000]
-        counted: dict[Counted, float] = {
-            (
-                sample.name.removeprefix("decant_").removesuffix("_messages_total"),
-                sample.labels["topic"],
-                sample.labels.get("group", ""),
-            ): sample.value
-            for sample in samples
-            if sample.name.endswith("_messages_total")
-        }
-        assert counted == +counts.messages
-
-    def _backlogs(self) -> dict[Counted, float]:
-        backlogs: dict[Counted, float] = {}
-        for topic, group in self.model.groups():
-            seen = details(topic, group, self.now)
-            for gauge in GAUGES:
-                backlogs[f"decant_{gauge}_messages", topic.name, group.name] = seen[gauge]
-            age_ms = self.now - oldest_ready(seen, self.now)
-            backlogs["decant_oldest_age_seconds", topic.name, group.name] = age_ms / 1_000
-        return backlogs
 
 
 def _order(event: Json) -> tuple[object, ...]:

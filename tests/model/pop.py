@@ -246,8 +246,6 @@ class Pop:
         hold = Hold(until_ms, cursor.attempts_of(offset) + 1, receipt, self.asked.name, receipt)
         cursor.take(offset, hold, unwanted)
         self._judge_message(message, hold)
-        self.model.count("popped", self.topic, self.group)
-        self.model.count("redelivered", self.topic, self.group, hold.attempt > 1)
         whose = {"consumer_id": self.asked.consumer_id} if self.asked.consumer_id else {}
         event = {"event": "popped", "at_ms": self.now, "attempt": hold.attempt, "invisible_until_ms": until_ms, **whose}
         self.model.note(self.topic, self.group, (message["queue"], offset), event)
