@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.model.cursor import COUNTS, EITHER, LOST, Letter
 from tests.model.group import Group, Place
-from tests.model.messages import Messages
-from tests.model.messages import limits as page_limits
+from tests.model.messages import Messages, page_limits
 from tests.model.model import altered
 from tests.model.pair import path_of
 from tests.model.pop import Asked, Pop
