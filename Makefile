@@ -63,10 +63,11 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: lint emulators-if-possible s3a-if-possible aws-tools $(MOTO_TESTS) ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
 
-lint: $(VENV)/.dev ## check style and types
+lint: $(VENV)/.dev ## check style, types and English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.english
 
 soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
 	@exec $(BIN)/python -m tests.simulation --minutes $(MINUTES) --seed $(SEED)
