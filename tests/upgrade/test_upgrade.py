@@ -76,7 +76,7 @@ class Opened:
         self._kept = recording.about["kept"]
 
     def kept(self, part: str) -> Any:
-        """What is remembered of a part of the world."""
+        """Returns what the callers of a part remember. Skips the test if the recording is older than the part."""
         if part not in self._kept:
             pytest.skip(f"{part} is younger than the recording")
         return self._kept[part]

@@ -328,5 +328,5 @@ def sqs(client: Client) -> Json:
 
 
 def leave_everything(client: Client) -> Json:
-    """What is kept of each part, by its name."""
+    """Returns what the callers of each part remember, by its name."""
     return {name: leave(client) for name, leave in PARTS.items()}
