@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chalicelib.protocols.http.openapi import document
+from chalicelib.doors.http.openapi import document
 
 ROOT = Path(__file__).parent.parent
 NUMBERS = "tests/english.txt"

@@ -1,4 +1,4 @@
-"""Links of the documents lead somewhere, and CONTRIBUTING.md names files that exist."""
+"""Links of the documents lead somewhere, and the files that they name exist."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("[a-z]*/**/*.md")]
-CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+FOLDERS = ("", "chalicelib", "chalicelib/core", "chalicelib/doors", "infra/parts", "spark", "tests")
+"""Where the names of files begin."""
 _CODE = re.compile(r"^```.*?^```|^    .*?$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"`((?:[\w-]+/)+[\w-]+\.(?:md|py|txt|yaml))`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -36,7 +38,8 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert list(broken(page)) == []
 
 
-def test_contributing_names_files_that_exist() -> None:
-    named = set(re.findall(r"`((?:[\w-]+/)+[\w.-]*|[\w-]+\.(?:md|py|toml|yaml))`", CONTRIBUTING.read_text()))
-    folders = [ROOT, *(ROOT / folder for folder in ("chalicelib", "chalicelib/doors/mqhttp", "infra/parts"))]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    named = set(_FILE.findall(page.read_text()))
+    folders = [page.parent, *(ROOT / folder for folder in FOLDERS)]
     assert {name for name in named if not any((folder / name).exists() for folder in folders)} == set()

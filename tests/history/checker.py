@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
-from chalicelib.base import base64url
-from chalicelib.base.limits import DEAD_MS
-from chalicelib.catalogue.group import BY_KEY
-from chalicelib.cursors.cursor_writes import WITNESS_MS, WITNESSES_MAX
+from chalicelib.core.base import base64url
+from chalicelib.core.base.limits import DEAD_MS
+from chalicelib.core.catalogue.group import BY_KEY
+from chalicelib.core.cursors.cursor_writes import WITNESS_MS, WITNESSES_MAX
 from tests.history import (
     alarms,
     deaths,

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from chalicelib.base.limits import SET_ASIDE_MAX
+from chalicelib.core.base.limits import SET_ASIDE_MAX
 
 NEVER_MS = 10**15
 

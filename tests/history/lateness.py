@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from chalicelib.base.limits import TAKE_OVER_AFTER_MS
+from chalicelib.core.base.limits import TAKE_OVER_AFTER_MS
 from tests.history import naming
 from tests.history.facts import NEVER_MS, Asked, Delivered, Place
 

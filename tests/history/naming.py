@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE
+from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE
 from tests.history import moves
 from tests.history.facts import LATE_MS, NEVER_MS, Delivered, History, Place, Settled
 

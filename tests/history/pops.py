@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
-from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
+from chalicelib.core.base.limits import SECOND_MS, STORE_DEADLINE_MS
 from tests.history import naming
 from tests.history.facts import LATE_MS, NEVER_MS, Asked, Delivered, History, Paused, Place, Settled, Taken
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cursors.receipt import Receipt, sign
+from chalicelib.core.cursors.receipt import Receipt, sign
 from tests.history import checker
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled

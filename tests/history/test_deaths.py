@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from chalicelib.base.limits import STORE_DEADLINE_MS
+from chalicelib.core.base.limits import STORE_DEADLINE_MS
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
 from tests.history.facts import LATE_MS, NEVER_MS, Asked, History, Moved, Purge, Redrive, Reset, Rules, Settled, Tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from chalicelib.base.limits import TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
+from chalicelib.core.base.limits import TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
 from tests.history.facts import Delivered, History
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
-from chalicelib.consuming.request import Pop
+from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history.aftermath import take_all
 from tests.history.caller import Caller

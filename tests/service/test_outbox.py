@@ -9,21 +9,21 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.errors import InvalidField, TopicNotFound
-from chalicelib.base.runtime import system
-from chalicelib.delays.decision import slot_of
+from chalicelib.core.base.errors import InvalidField, TopicNotFound
+from chalicelib.core.base.runtime import system
+from chalicelib.core.delays.decision import slot_of
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.trouble import Failed
 from chalicelib.service import Service
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trouble import Failed
 from local.memory.store import MemoryStore
-from tests.store.conftest import TABLE, dynoxide_store, embedded_store, transact
+from tests.store.conftest import TABLE, dynoxide_store, moto_store, transact
 from tests.support.clock import Clock
 from tests.support.instances import instance
 
-__all__ = ["dynoxide_store", "embedded_store"]
+__all__ = ["dynoxide_store", "moto_store"]
 
 
-@pytest.fixture(params=["embedded", "dynoxide"])
+@pytest.fixture(params=["moto", "dynoxide"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, topic: str) -> Iterator[DynamoStore]:
     """The caller's own table; the service is wired to it, with a topic."""
     store: DynamoStore = request.getfixturevalue(f"{request.param}_store")

@@ -9,18 +9,18 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base import message
-from chalicelib.consuming import claim, claim_plan, receipt_batch, settle
-from chalicelib.cursors import broadcast, cursor, cursor_writes, lease, receipt, retries
-from chalicelib.cursors.cursor_writes import Change
-from chalicelib.dead_letters import bury, dead_letter, redrive
-from chalicelib.dead_letters.dead_letter import DeadLetter
-from chalicelib.log import payloads, segment, tails, writer
-from chalicelib.log.segment import SEGMENT_FULL_BYTES
-from chalicelib.producing import produce
-from chalicelib.store import Keys
-from chalicelib.table import keys
-from chalicelib.table.writes import Add, AtMost, Equals, Exists, Lacks, Refused, Set, SizeIs, Write, never_landed
+from chalicelib.core.base import message
+from chalicelib.core.consuming import claim, claim_plan, receipt_batch, settle
+from chalicelib.core.cursors import broadcast, cursor, cursor_writes, lease, receipt, retries
+from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.dead_letters import bury, dead_letter, redrive
+from chalicelib.core.dead_letters.dead_letter import DeadLetter
+from chalicelib.core.log import payloads, segment, tails, writer
+from chalicelib.core.log.segment import SEGMENT_FULL_BYTES
+from chalicelib.core.producing import produce
+from chalicelib.core.store import Keys
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Add, AtMost, Equals, Exists, Lacks, Refused, Set, SizeIs, Write, never_landed
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 

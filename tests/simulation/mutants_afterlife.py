@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.consuming.claim import Claimer
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.lease import parked
-from chalicelib.dead_letters import dead_letter, queue, redrive
-from chalicelib.table.writes import RemoveItem, Write
+from chalicelib.core.consuming.claim import Claimer
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.lease import parked
+from chalicelib.core.dead_letters import dead_letter, queue, redrive
+from chalicelib.core.table.writes import RemoveItem, Write
 from tests.simulation.mutants import planted
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.catalogue import agenda
-from chalicelib.catalogue.agenda import FORWARD, REVIVE, Agenda, Appointment, Look
+from chalicelib.core.catalogue import agenda
+from chalicelib.core.catalogue.agenda import FORWARD, REVIVE, Agenda, Appointment, Look
 from tests.simulation.mutants import planted
 
 

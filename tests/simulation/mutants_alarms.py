@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.table.writes import Absent, Equals
-from chalicelib.upkeep import alarms
-from chalicelib.upkeep.alarms import change
+from chalicelib.core.table.writes import Absent, Equals
+from chalicelib.core.upkeep import alarms
+from chalicelib.core.upkeep.alarms import change
 from tests.simulation.mutants import planted, without, writing_one_by_one
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
-from chalicelib.producing import depths
+from chalicelib.core.producing import depths
 from tests.simulation.mutants import planted
 
 

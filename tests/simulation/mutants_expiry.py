@@ -6,12 +6,12 @@ from itertools import takewhile
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.message import Stored
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming import delivery
-from chalicelib.log import reader
-from chalicelib.log.segment import Segment
-from chalicelib.upkeep import expiry
+from chalicelib.core.base.message import Stored
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming import delivery
+from chalicelib.core.log import reader
+from chalicelib.core.log.segment import Segment
+from chalicelib.core.upkeep import expiry
 from tests.simulation.mutants import planted
 
 

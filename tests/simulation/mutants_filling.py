@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.catalogue.group import ENDLESS, Group
-from chalicelib.consuming.taker import Popped, Taker
+from chalicelib.core.catalogue.group import ENDLESS, Group
+from chalicelib.core.consuming.taker import Popped, Taker
 from tests.simulation.mutants import planted
 
 

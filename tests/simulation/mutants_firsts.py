@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.consuming import claim, claim_plan, receipt_batch, settle
-from chalicelib.cursors import cursor_writes, retries
-from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.lease import Lease, parked
+from chalicelib.core.consuming import claim, claim_plan, receipt_batch, settle
+from chalicelib.core.cursors import cursor_writes, retries
+from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.lease import Lease, parked
 from tests.simulation.mutants import calling, planted
 
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.cache import BoundedCache
-from chalicelib.consuming import claim, key_order, key_plan, view
-from chalicelib.consuming.key_plan import Owed
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.lease import TOKEN_CHARS
+from chalicelib.core.base.cache import BoundedCache
+from chalicelib.core.consuming import claim, key_order, key_plan, view
+from chalicelib.core.consuming.key_plan import Owed
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.lease import TOKEN_CHARS
 from tests.simulation.mutants import calling, planted
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.consuming.tour import Tour
-from chalicelib.cursors.broadcast import Consumers
-from chalicelib.table import keys
+from chalicelib.core.consuming.tour import Tour
+from chalicelib.core.cursors.broadcast import Consumers
+from chalicelib.core.table import keys
 from tests.simulation.mutants import planted
 
 

@@ -8,15 +8,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.catalogue import move_task, topic
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor_writes import returned
-from chalicelib.dead_letters import bury, dead_letter, move
-from chalicelib.dead_letters.dead_letter import DeadLetter
-from chalicelib.dead_letters.move import Mover
-from chalicelib.delays.writer import DelayWriter
-from chalicelib.moves import carrier, tasks
-from chalicelib.table.writes import Key, Refused, Write
+from chalicelib.core.catalogue import topic
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.cursor_writes import returned
+from chalicelib.core.dead_letters import bury, dead_letter, move
+from chalicelib.core.dead_letters.dead_letter import DeadLetter
+from chalicelib.core.dead_letters.move import Mover
+from chalicelib.core.delays.writer import DelayWriter
+from chalicelib.core.moves import carrier, tasks
+from chalicelib.core.moves import task as move_task
+from chalicelib.core.table.writes import Key, Refused, Write
 from tests.simulation.mutants import planted, replaced
 
 

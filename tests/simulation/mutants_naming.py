@@ -9,13 +9,13 @@ from unittest.mock import patch
 
 from greenlet import getcurrent, greenlet
 
-from chalicelib.catalogue.group import BY_MESSAGE
-from chalicelib.consuming import claim_plan, late_acks, receipt_batch, settle
-from chalicelib.consuming.receipt_batch import ReceiptBatch
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import Change
-from chalicelib.table.writes import never_landed
+from chalicelib.core.catalogue.group import BY_MESSAGE
+from chalicelib.core.consuming import claim_plan, late_acks, receipt_batch, settle
+from chalicelib.core.consuming.receipt_batch import ReceiptBatch
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.table.writes import never_landed
 from tests.simulation.mutants import calling, planted, together
 
 

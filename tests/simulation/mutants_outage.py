@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import MINUTE_MS
-from chalicelib.consuming.pop import Popper
-from chalicelib.producing.produce import Producer
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import MINUTE_MS
+from chalicelib.core.consuming.pop import Popper
+from chalicelib.core.producing.produce import Producer
 from tests.simulation.mutants import planted
 
 

@@ -6,13 +6,13 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.rate import Window
-from chalicelib.consuming import settle, taker
-from chalicelib.consuming.skip import Skipper
-from chalicelib.cursors import lease
-from chalicelib.cursors.cursor import Cursor, RetryPage
-from chalicelib.table.writes import AtMost
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.rate import Window
+from chalicelib.core.consuming import settle, taker
+from chalicelib.core.consuming.skip import Skipper
+from chalicelib.core.cursors import lease
+from chalicelib.core.cursors.cursor import Cursor, RetryPage
+from chalicelib.core.table.writes import AtMost
 from tests.simulation import world
 from tests.simulation.mutants import planted, without
 

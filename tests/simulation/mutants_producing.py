@@ -6,16 +6,16 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.delays import chain, decision, writer
-from chalicelib.delays.decision import mark_cancelled
-from chalicelib.log.segment import Segment
-from chalicelib.log.writer import LogWriter
-from chalicelib.producing import dedup, group_commit
-from chalicelib.producing.dedup import Deduplication, Record, claim
-from chalicelib.store import Keys, Range
-from chalicelib.table import keys
-from chalicelib.table.writes import RemoveItem, Write
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.delays import chain, decision, writer
+from chalicelib.core.delays.decision import mark_cancelled
+from chalicelib.core.log.segment import Segment
+from chalicelib.core.log.writer import LogWriter
+from chalicelib.core.producing import dedup, group_commit
+from chalicelib.core.producing.dedup import Deduplication, Record, claim
+from chalicelib.core.store import Keys, Range
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import RemoveItem, Write
 from tests.simulation import world
 from tests.simulation.mutants import planted, together
 from tests.simulation.producing import short_times

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.admin.groups import Groups
-from chalicelib.catalogue import group
-from chalicelib.consuming.view import QueueView
-from chalicelib.cursors import broadcast, cursor_writes
-from chalicelib.delays.writer import Waiting
-from chalicelib.log import segment
-from chalicelib.log.segment import Entry
+from chalicelib.core.admin.groups import Groups
+from chalicelib.core.catalogue import group
+from chalicelib.core.consuming.view import QueueView
+from chalicelib.core.cursors import broadcast, cursor_writes
+from chalicelib.core.delays.writer import Waiting
+from chalicelib.core.log import segment
+from chalicelib.core.log.segment import Entry
 from tests.simulation.mutants import planted
 
 

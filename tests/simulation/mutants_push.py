@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.catalogue.push import Push
-from chalicelib.consuming.request import Pop
+from chalicelib.core.catalogue.push import Push
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.table.writes import Absent, Equals
 from chalicelib.push import dispatcher, outcome, slots
-from chalicelib.table.writes import Absent, Equals
 from tests.simulation.mutants import planted, together, without
 
 

@@ -6,12 +6,12 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.admin import draining
-from chalicelib.admin.draining import Draining
-from chalicelib.catalogue.growth import Growth
-from chalicelib.catalogue.scaling import Scaling
-from chalicelib.log import segment
-from chalicelib.table.writes import Add, Set
+from chalicelib.core.admin import draining
+from chalicelib.core.admin.draining import Draining
+from chalicelib.core.catalogue.growth import Growth
+from chalicelib.core.catalogue.scaling import Scaling
+from chalicelib.core.log import segment
+from chalicelib.core.table.writes import Add, Set
 from tests.simulation.mutants import planted, replaced
 
 

@@ -6,14 +6,14 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.consuming import claim
-from chalicelib.consuming.claim import Claimed, Claimer
-from chalicelib.consuming.delivery import Deliverer
-from chalicelib.consuming.skip import Skipper
-from chalicelib.cursors import cursor_writes
-from chalicelib.log.writer import LogWriter
-from chalicelib.reading.trace import DEAD, SETTLED, Traces
-from chalicelib.table.writes import SizeIs
+from chalicelib.core.consuming import claim
+from chalicelib.core.consuming.claim import Claimed, Claimer
+from chalicelib.core.consuming.delivery import Deliverer
+from chalicelib.core.consuming.skip import Skipper
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.log.writer import LogWriter
+from chalicelib.core.reading.trace import DEAD, SETTLED, Traces
+from chalicelib.core.table.writes import SizeIs
 from tests.simulation.mutants import calling, planted, without
 
 

@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.message import Message
-from chalicelib.requests import reply, replying, waiting
-from chalicelib.requests.correlation import Correlation
-from chalicelib.table import keys
-from chalicelib.table.writes import Absent, Key
+from chalicelib.core.base.message import Message
+from chalicelib.core.requests import reply, replying, waiting
+from chalicelib.core.requests.correlation import Correlation
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Absent, Key
 from tests.simulation.mutants import planted, without
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.catalogue.rate import Window
+from chalicelib.core.catalogue.rate import Window
 from tests.simulation.mutants import planted
 
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.admin import sqs_queues
-from chalicelib.admin.sqs_queues import SqsQueues
-from chalicelib.catalogue import sqs_queue, topic
-from chalicelib.catalogue.group import EARLIEST
-from chalicelib.protocols.sqs import sending
-from chalicelib.table.writes import Equals, Write
+from chalicelib.core.catalogue import topic
+from chalicelib.core.catalogue.group import EARLIEST
+from chalicelib.core.table.writes import Equals, Write
+from chalicelib.doors.sqs import queue as sqs_queue
+from chalicelib.doors.sqs import registry as sqs_queues
+from chalicelib.doors.sqs import sending
+from chalicelib.doors.sqs.registry import SqsQueues
 from tests.simulation.mutants import planted, replaced
 
 

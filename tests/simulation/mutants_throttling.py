@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.consuming.taker import Taker
-from chalicelib.producing.queue_choice import QueueChoice
+from chalicelib.core.consuming.taker import Taker
+from chalicelib.core.producing.queue_choice import QueueChoice
 from tests.simulation.mutants import planted
 
 

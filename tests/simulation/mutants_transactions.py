@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.producing.new_message import Sending
-from chalicelib.table.writes import Absent, Equals, Exists
-from chalicelib.transactions import checks, decisions, half
+from chalicelib.core.producing.new_message import Sending
+from chalicelib.core.table.writes import Absent, Equals, Exists
+from chalicelib.core.transactions import checks, decisions, half
 from tests.simulation.mutants import planted, together, without, writing_one_by_one
 
 

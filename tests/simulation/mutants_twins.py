@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.cache import BoundedCache
-from chalicelib.table import keys
-from chalicelib.table.writes import Key
+from chalicelib.core.base.cache import BoundedCache
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Key
 from tests.simulation.mutants import planted
 from tests.simulation.mutants_keys import keys_kept_in
 

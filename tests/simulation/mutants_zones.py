@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.consuming import view
-from chalicelib.producing.queue_choice import QueueChoice
+from chalicelib.core.consuming import view
+from chalicelib.core.producing.queue_choice import QueueChoice
 from tests.simulation.mutants import planted
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from chalicelib.catalogue.group import BY_KEY
+from chalicelib.core.catalogue.group import BY_KEY
 from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_afterlife,
     mutants_agenda,

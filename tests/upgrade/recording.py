@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from chalicelib.store import Range
-from chalicelib.store.dynamodb.values import plain_item, typed_item
-from chalicelib.table.keys import FIRST, FORM, LAST
-from chalicelib.table.writes import Item
+from chalicelib.core.store import Range
+from chalicelib.core.store.dynamodb.values import plain_item, typed_item
+from chalicelib.core.table.keys import FIRST, FORM, LAST
+from chalicelib.core.table.writes import Item
 from local.memory.disk import FILE, Disk
 from local.memory.store import MemoryStore
 from tests.support.client import Client, Json

@@ -13,11 +13,11 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api.admission import Demand
-from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS, HOUR_MS, SECOND_MS
-from chalicelib.base.runtime import system
-from chalicelib.store.dynamodb import boto, client, table
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.table.keys import FORM
+from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS, HOUR_MS, SECOND_MS
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store.dynamodb import boto, client, table
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.table.keys import FORM
 from local.memory.disk import Disk
 from local.memory.store import MemoryStore
 from tests.local.serving import running

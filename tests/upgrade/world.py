@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from random import Random
 from unittest.mock import patch
 
-from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from chalicelib.cursors.retries import RETRY_PAGE_LEASES
-from chalicelib.log import payloads
+from chalicelib.core.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from chalicelib.core.cursors.retries import RETRY_PAGE_LEASES
+from chalicelib.core.log import payloads
 from chalicelib.push.outside import Answer
 from tests.sqs.client import Sqs
 from tests.support.client import Client, Group, Json, Topic, receipts
