@@ -340,8 +340,9 @@ def test_limits_hold_where_they_were(opened: Opened) -> None:
     refused = opened.client.post("/topics/limited/messages", messages=[{"body": "d"}])
     assert refused.problem == (429, "QueueFull")
     slow.ack(receipt)
+    assert slow.pop()["messages"] == []
     for body in "bc":
-        opened.clock.sleep(SECOND_MS)
+        opened.clock.sleep(100 * SECOND_MS)
         assert bodies(slow.drained()) == [body]
     opened.clock.sleep(HEARD_MS)
     opened.sweeps.check()
@@ -349,12 +350,15 @@ def test_limits_hold_where_they_were(opened: Opened) -> None:
     assert len(Topic(opened.client, "limited").produce("d")) == 1
 
 
-def test_a_pushed_group_calls_again_and_signs(opened: Opened, store: Any) -> None:
+def test_a_pushed_group_calls_again_after_its_pause_and_signs(opened: Opened, store: Any) -> None:
     secret_id, consumer = opened.kept("pushed")["secret"]["secret_id"], Consumer()
     pushing = Client(store, opened.clock, READER + 1, consumer.outside())
+    Topic(opened.client, "pushed").produce("c")
+    pushing.api.service.pushing.run("pushed")
+    assert consumer.calls == []
     opened.clock.sleep(HOUR_MS)
     pushing.api.service.pushing.run("pushed")
-    assert sorted(body for call in consumer.bodies for body in call) == ["a", "b"]
+    assert sorted(body for call in consumer.bodies for body in call) == ["a", "b", "c"]
     assert all("webhook-signature" in call.headers and call.url == world.WEBHOOK for call in consumer.calls)
     secrets = opened.client.get("/topics/pushed/groups/called/push/secrets").json["secrets"]
     assert [secret["secret_id"] for secret in secrets] == [secret_id]

@@ -237,7 +237,7 @@ def indexed(client: Client) -> Json:
 def limited(client: Client) -> Json:
     """The rate of a group is used up, its alarm raised, and the queue full."""
     assert client.put("/topics/limited", queues=1, max_depth=3).status == 201
-    group = Topic(client, "limited").group("slow", rate_limit=1, alarm={"ready": 2})
+    group = Topic(client, "limited").group("slow", rate_limit=0.01, alarm={"ready": 2})
     group.topic.produce(*"abc")
     client.api.service.sweeps.check()
     return {"taken": group.take_one()["receipt"]}
