@@ -27,9 +27,9 @@ _log = logging.getLogger("decant")
 
 @mutable
 class Parts:
-    """A process hands these in. `open_memory`: opens the memory store, which is not deployed; it is told whether to keep
-    payloads too big for items. `wake`: runs the push in this process, on this machine, whose own addresses webhooks may
-    have; None: a function runs it."""
+    """A process hands these in. `open_memory`: opens the memory store, which is not deployed; the argument says whether
+    it keeps payloads too big for items. `wake`: runs the push in this process, on this machine, whose own addresses
+    webhooks may have; None: a function runs it."""
 
     open_memory: Callable[[bool], Store] | None = None
     wake: Wake | None = None
