@@ -1,4 +1,4 @@
-"""What programs that run Decant's code may import: hooks around every send, and messages that a caller sends in a
+"""Public names for programs that import Decant: hooks around every send, and messages that a caller sends in a
 transaction of its own. The names of this module stay."""
 
 from __future__ import annotations

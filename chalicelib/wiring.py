@@ -27,9 +27,9 @@ _log = logging.getLogger("decant")
 
 @mutable
 class Parts:
-    """What a process hands in. `open_memory`: opens the memory store, which is not deployed; it is told whether to keep
-    payloads too big for items. `wake`: runs the push in this process, on this machine, whose own addresses webhooks may
-    have; None: a function runs it."""
+    """A process hands these in. `open_memory`: opens the memory store, which is not deployed; the argument says whether
+    it keeps payloads too big for items. `wake`: runs the push in this process, on this machine, whose own addresses
+    webhooks may have; None: a function runs it."""
 
     open_memory: Callable[[bool], Store] | None = None
     wake: Wake | None = None
@@ -63,7 +63,7 @@ def open_store(settings: Settings, parts: Parts) -> Store:
 
 
 def outside_of(settings: Settings, parts: Parts) -> Outside:
-    """What the push calls."""
+    """Returns the callers of webhooks and functions."""
     from chalicelib.core.store.dynamodb import boto
     from chalicelib.push.functions import Functions
     from chalicelib.push.webhooks import Webhooks
