@@ -44,7 +44,7 @@ class Courier:
         secrets = signing(group.secrets, push)
         opened = self._keyring.opened(group.topic_id, secrets)
         if secrets and not opened:
-            raise StoreUnavailable("the signing key was removed that its secrets come from: make a new secret")
+            raise StoreUnavailable("the signing key of its secrets was removed: make a new secret")
         return opened
 
     def send(self, topic_name: str, group: Group, push: Push, deliveries: Sequence[Delivery]) -> Answer:

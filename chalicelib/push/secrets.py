@@ -68,7 +68,9 @@ class Secrets:
 
         def changed(group: Group) -> Sequence[Secret]:
             if len(group.secrets) >= PUSH_SECRETS_MAX:
-                raise InvalidField(f"group '{group_name}' has {PUSH_SECRETS_MAX} secrets, the most; delete one first")
+                raise InvalidField(
+                    f"group '{group_name}' has {PUSH_SECRETS_MAX} secrets, the maximum; delete one first"
+                )
             return (*group.secrets, made)
 
         self._change(topic, group_name, changed)

@@ -58,9 +58,7 @@ class Workers:
                 bar.add(1)
             return [each.result() for each in asked]
         except BrokenProcessPool:
-            raise BadInput(
-                "a process of this job was killed, perhaps for want of memory; --cores 1 takes the least"
-            ) from None
+            raise BadInput("a worker process was killed, probably out of memory: retry with --cores 1") from None
         except BaseException:
             for process in active_children():
                 process.terminate()

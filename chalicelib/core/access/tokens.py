@@ -65,7 +65,7 @@ class Tokens:
             secrets = rotated(token, secret, self._runtime.now(), old_valid_ms)
             if len(secrets) > TOKEN_SECRETS_MAX:
                 raise InvalidField(
-                    f"token '{token_id}' has {TOKEN_SECRETS_MAX} secrets that are valid, the most; a smaller"
+                    f"token '{token_id}' has {TOKEN_SECRETS_MAX} valid secrets, the maximum; a smaller"
                     " 'old_valid_ms' ends older ones"
                 )
             try:

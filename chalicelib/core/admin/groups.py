@@ -131,12 +131,14 @@ class Groups:
         if name is not None:
             if not may(Need("produce", name)):
                 raise Forbidden(
-                    f"the token has no right to 'produce' for topic {quoted(name)}, to let messages move there"
+                    f"the token has no right to 'produce' for topic {quoted(name)} in field 'dead_letters.topic'"
                 )
             try:
                 self._catalogue.current_topic(name)
             except TopicNotFound:
-                raise InvalidField(f"field 'dead_letters.topic' names no topic; it is {shown(name)}") from None
+                raise InvalidField(
+                    f"field 'dead_letters.topic' must name an existing topic; it is {shown(name)}"
+                ) from None
 
     def _tell_sweeps(self, topic: Topic, given: Mapping[str, Any]) -> None:
         """Makes the appointments that the new settings need, and lets sends to the topic make them, before there is a

@@ -26,7 +26,7 @@ CLUSTERING, BROADCAST = "clustering", "broadcast"
 
 EARLIEST, LATEST = "earliest", "latest"
 NOW = "now"
-"""A target of resets alone: the ends of all queues, and nothing comes later that was sent before."""
+"""A target of resets only: the ends of all queues, without messages that were sent before and still wait."""
 
 BY_RECEIPT, BY_DELIVERY, BY_MESSAGE = "receipt", "delivery", "message"
 
@@ -49,38 +49,39 @@ class GroupSettings:
     """The settings of a group. A setting that is not given gets its default when the group is created, and keeps its
     value when the group is changed.
 
-    start: Where the group begins: with the first message that can be read, with what is stored from now on, or with
-        what was stored at or after an instant, in milliseconds since the Unix epoch. Counts at creation only.
+    start: Where the group begins: `earliest`: with the first message that can be read. `latest`: with messages stored
+        from now on. An instant, in milliseconds since the Unix epoch: with messages stored at or after it. Applies at
+        creation only.
     mode: `clustering`: the consumers of the group share its messages. `broadcast`: every `consumer_id` gets every
-        message. A new consumer begins at the group's `start`, and is forgotten when it has not popped for 7 days. The
-        totals are sums over the consumers; before the first consumer comes, they show where it will begin. `reset`
-        moves all consumers; dead letters are shared. Cannot be changed once the group exists.
+        message. A new consumer begins at the group's `start`; the group drops a consumer that has not popped for 7
+        days. The totals are sums over the consumers; before the first pop, they show where the first consumer will
+        begin. `reset` moves all consumers; dead letters are shared. Cannot be changed once the group exists.
     invisible_ms: How long a lease lasts when a pop does not say, in milliseconds. 0: messages can be delivered again at
         once. A `push` does not use it: it leases messages for as long as a call may take.
-    max_attempts: How often a message is delivered before it goes to the dead letters. Null, if given: it is delivered
-        again and again, and only `bury` makes it a dead letter.
-    dead_letters: Null: a message that is given up becomes a dead letter of the group. With a `topic`, it moves into
-        that topic instead, and the group has no letter of it. It keeps its body, key, tag and properties, and gets the
-        properties `sqs:id` and `sqs:sent`, its first id and when it was first sent, `sqs:source`, the group's name,
-        `sqs:origin`, the queue and the offset where the group had it, `sqs:count`, how often it was delivered, and
-        `decant.reason`. The topic must exist and be another one than the group's. While it is deleted, messages are
-        delivered again and again, as if `max_attempts` were null, and `bury` is a nack.
+    max_attempts: How often a message is delivered before it goes to the dead letters. An explicit null: without limit;
+        only `bury` makes a message a dead letter.
+    dead_letters: Null: a message that the group gives up becomes a dead letter of the group. With a `topic`: the
+        message moves to that topic instead. It keeps its body, key, tag and properties, and gets the properties
+        `sqs:id` and `sqs:sent` (its first id, and when it was first sent), `sqs:source` (the group's name),
+        `sqs:origin` (its queue and offset), `sqs:count` (how often it was delivered) and `decant.reason`. The topic
+        must exist and must not be the group's own. If it has been deleted, the group redelivers messages as if
+        `max_attempts` were null, and `bury` is a nack.
     max_in_flight: How many messages of one queue may be leased at a time.
     backoff_ms: How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list,
         whose last one repeats, or a wait that grows. A message whose lease expired comes back at once.
-    paused: Whether pops deliver nothing; the acks they carry still count.
-    ordered: `true`: a queue delivers nothing more until all that a pop took from it is settled, or due again. Later
-        messages of its queue then do not overtake one that failed. `"key"`: the same for each key by itself. A message
-        waits for the earlier ones of its key, keys do not wait for each other, and a message without a key waits for
-        none. A pop takes the key that has been ready for longest, of it all that it can, then the next key; of a queue
-        it passes at most {SET_ASIDE_MAX} messages that wait for others. Cannot be changed once the group exists.
-    delay_ms: How long each message waits after it was stored before the group takes it for the first time, in
-        milliseconds. Counts at once, and for messages that are stored already.
-    settle_by: What a receipt names. `receipt`: the lease that it was given for, until another pop takes the message, or
-        an extend gives a new receipt. `delivery`: the delivery, through every extend, until its lease ends. `message`:
-        the message, whoever has it, until a reset.
-    rate_limit: How many messages a second the group receives at most, over all queues and consumers; redeliveries count
-        too. The messages of one second may come at once. Once set, it can be changed but not removed."""
+    paused: Whether pops deliver no messages. Acks in a pop still count.
+    ordered: `true`: a queue delivers no more messages until those of the last pop are settled or due again, so later
+        messages do not overtake a failed one. `"key"`: the same for each key by itself. A message waits for earlier
+        messages of its key; keys do not wait for each other, and a message without a key does not wait. A pop takes as
+        many messages as it can of the key that has been ready longest, then of the next key. It skips at most
+        {SET_ASIDE_MAX} waiting messages of a queue. Cannot be changed once the group exists.
+    delay_ms: How long each message waits after it was stored before its first delivery, in milliseconds. A change
+        applies at once, also to stored messages.
+    settle_by: How long a receipt is valid. `receipt`: until another pop takes the message, or an extend returns a new
+        receipt. `delivery`: through every extend, until the lease ends. `message`: until a reset, also after later
+        pops.
+    rate_limit: How many messages a second the group receives at most, over all queues and consumers, including
+        redeliveries. All messages of a second may come at once. Once set, it can be changed but not removed."""
 
     _: KW_ONLY
     start: str | int = optional(one_of({"type": "string", "enum": [EARLIEST, LATEST]}, instant(), default=EARLIEST))

@@ -25,15 +25,15 @@ _BOTH = {"url": {"type": "string"}, "function": {"type": "string"}}
 @request
 class PushTarget:
     """The consumer that the queue calls with a group's messages: exactly one of `url` and `function`. New values
-    replace all old ones. An object without any ends the push.
+    replace all old ones. An empty object ends the push.
 
     url: The webhook. Each batch is a POST.
     function: The name or ARN of a Lambda function.
-    batch: How many messages a call carries, at most.
-    concurrency: How many calls are under way at once, at most.
+    batch: The most messages of a call.
+    concurrency: The most calls under way at once.
     timeout_ms: How long a call may take, in milliseconds.
-    secret_id: The secret that signs first; older ones sign beside it, newer ones do not sign yet. By default the newest
-        one. Only with `url`."""
+    secret_id: The newest secret that signs; older secrets sign too, newer ones do not sign yet. By default the newest
+        secret. Only with `url`."""
 
     RULES: ClassVar[Any] = {"not": {"type": "object", "required": ["url", "function"], "properties": _BOTH}}
 
@@ -129,9 +129,11 @@ def demand_pushable(push: Push | None, is_broadcast: bool, secrets: Sequence[Sec
     if push is None or not push.given:
         return
     if is_broadcast:
-        raise InvalidField("field 'push' needs a clustering group: what is pushed has no 'consumer_id' to broadcast to")
+        raise InvalidField("field 'push' needs a clustering group: a push has no 'consumer_id' to broadcast to")
     if push.secret_id is not None and push.secret_id not in [secret.id for secret in secrets]:
-        raise InvalidField(f"field 'push.secret_id' names no secret of the group; it is {shown(push.secret_id)}")
+        raise InvalidField(
+            f"field 'push.secret_id' must be the id of a secret of the group; it is {shown(push.secret_id)}"
+        )
 
 
 def as_stored(secrets: Sequence[Secret]) -> list[list[Any]]:

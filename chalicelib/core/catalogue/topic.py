@@ -44,22 +44,21 @@ def _max_depth(value: object, label: Label) -> int:
 class TopicSettings:
     """The settings of a topic.
 
-    queues: How many queues (partitions) the topic has. It can be changed while the topic is used: new messages are
-        placed by the new number {HEARD_MS} ms later, and queues that are too many are read until they are settled.
-        With `"auto"` a new topic has {QUEUES_DEFAULT}, and gets four times as many, at most {QUEUES_MAX}, whenever one
-        carries too much, but never while it has an ordered group or zones. A number ends that.
-    retention_ms: How long a message can be read after it was stored, in milliseconds. A raise applies to messages
-        stored from then on.
-    index_keys: Whether messages can be looked up by `key`, from some seconds after this is set.
+    queues: How many queues (partitions) the topic has. It can be changed while the topic is in use: producers use the
+        new number {HEARD_MS} ms later, and consumers read surplus queues until they are settled. With `"auto"`, a new
+        topic has {QUEUES_DEFAULT} queues and grows fourfold, up to {QUEUES_MAX}, whenever a queue is overloaded, except
+        while the topic has an ordered group or zones. A number turns that off.
+    retention_ms: How long a message can be read after it was stored, in milliseconds. A higher value applies only to
+        messages stored from then on.
+    index_keys: Whether messages can be looked up by `key`. Takes effect within seconds, for new messages only.
     max_depth: A circuit breaker: how many messages may wait in one queue for the group that has consumed least of it.
-        Further ones go to another queue if they have no `key` and no `queue`; otherwise, or if all queues are full,
-        they are refused. A request may overshoot it, and instances notice that a queue is full or drained within a
-        second. `"unlimited"` removes it. Null: there is none.
-    trace: Whether pops, acks, nacks and other calls about messages are noted for `GET .../trace`, from some seconds
-        after this is set. Each such call then costs a write more.
-    zones: Which queues are near which site: a list of queues by the name of each zone. A queue is in one zone or in
-        none; those in none are near to all. New zones replace all old ones, and `{}` removes them. Null: there are
-        none."""
+        Further messages without `key` and `queue` go to another queue; all others, and all if every queue is full, are
+        refused. A request may exceed the limit, and instances notice within a second that a queue is full or has room.
+        `"unlimited"` removes the limit. Null: no limit.
+    trace: Whether pops, acks, nacks and other calls about messages are recorded for `GET .../trace`. Takes effect
+        within seconds. Each such call then costs one more write.
+    zones: The queues near each site: a list of queues by the name of each zone. A queue is in one zone or in none; a
+        queue in none is near all sites. New zones replace all old ones; `{}` removes them. Null: no zones."""
 
     _: KW_ONLY
     queues: int = optional(_QUEUES)
@@ -236,8 +235,7 @@ def _scaled(topic: Topic, queues: int, now: int) -> dict[str, Any]:
     scaled = _scaling(topic).resized(queues, now)
     if len(scaled.placements) - 1 > CHANGES_MAX:
         raise InvalidField(
-            f"field 'queues' of topic {topic.name!r} cannot be changed for now: it was changed {CHANGES_MAX} times"
-            " within the hour"
+            f"field 'queues' of topic {topic.name!r} was changed {CHANGES_MAX} times within an hour: try again later"
         )
     return scaled.as_attributes()
 
@@ -255,8 +253,8 @@ def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int
     ]
     if len(past) > RAISES_MAX:
         raise InvalidField(
-            f"field 'retention_ms' of topic {topic.name!r} cannot be raised for now: it was raised {RAISES_MAX} times"
-            " since messages were stored that may still be there"
+            f"field 'retention_ms' of topic {topic.name!r} was raised {RAISES_MAX} times since the oldest"
+            " messages were stored: try again once they have expired"
         )
     return past
 

@@ -31,14 +31,14 @@ class QueueOffsets(Answer):
 class QueueProgress(Answer):
     """How far the group is in one queue.
 
-    committed_offset: The lowest offset that is not settled, by any consumer of a broadcast group; it passes a nacked
-        message, unless the group is ordered.
-    next_offset: The lowest offset that was never taken.
+    committed_offset: The lowest offset that is not settled; in a broadcast group, the lowest of all consumers. Unless
+        the group is ordered, nacked messages do not hold it back.
+    next_offset: The lowest offset that no pop has taken.
     ready: Messages that a pop can take now, including those whose lease expired.
     in_flight: Messages that are leased.
     oldest_ready_at_ms: When the first ready message was stored. Null: none is ready.
-    last_pop_at_ms: When a pop last took messages. Null: none did yet.
-    last_consumer_id: The `consumer_id` of that pop. Null: it gave none, or there was none."""
+    last_pop_at_ms: When a pop last took messages. Null: no pop has yet.
+    last_consumer_id: The `consumer_id` of that pop. Null: there was no such pop, or it gave none."""
 
     _: KW_ONLY
     queue: int = required(QUEUE)

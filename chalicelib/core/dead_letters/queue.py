@@ -77,7 +77,7 @@ class DeadLetterQueue:
         for text, place in parsed.items():
             entry = entry_at(chains[place[1]], place[2]) if place and place[1:3] in dead else None
             if entry is None or place is None or entry.id != place[0]:
-                raise MessageNotFound(f"message {shown(text)} is not among the dead of group '{group.name}'")
+                raise MessageNotFound(f"message {shown(text)} is not among the dead letters of group '{group.name}'")
         return letters
 
     def purge(self, topic: Topic, name: str) -> int:

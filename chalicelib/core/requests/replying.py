@@ -83,5 +83,5 @@ def _demand_same(correlation: Correlation, item: Item, content: bytes, is_late: 
     if is_reply(item) and item["content"] == content:
         return
     if is_late or not is_reply(item):
-        raise RequestExpired(f"the request could be answered until {correlation.reply_by_ms}")
-    raise AlreadyReplied(f"the request has another reply, of {item['at']}")
+        raise RequestExpired(f"the deadline of the request was {correlation.reply_by_ms}")
+    raise AlreadyReplied(f"the request already has a different reply, stored at {item['at']}")

@@ -92,5 +92,5 @@ class Waiter:
         entry = Entry.of(item["entry"])
         [message] = self._payloads.messages(correlation.topic_id, [entry])[entry.id]
         if message.is_lost:
-            raise StoreUnavailable("the reply is there, but its payload is gone from the store, or damaged")
+            raise StoreUnavailable("the reply was stored, but its payload is missing from the store or damaged")
         return Reply(message, item["at"])

@@ -234,7 +234,7 @@ def _numbers(texts: pa.Array) -> pa.Array:
 def _demanded(texts: pa.Array, pattern: str) -> pa.Array:
     """Returns the texts unchanged if they match the pattern; a cast alone accepts hexadecimal numbers, and more."""
     if pc.any(pc.invert(pc.match_substring_regex(texts, pattern))).as_py():
-        raise Unsuited("a text is not as it should be")
+        raise Unsuited("an attribute is not valid UTF-8 text")
     return texts
 
 

@@ -74,7 +74,7 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
 def demand(holds: bool, key: Key) -> None:
     """Raises `Malformed` unless the key `holds` to its form."""
     if not holds:
-        raise Malformed(f"the key is not as it should be: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
+        raise Malformed(f"the key has an unknown form: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
 
 
 def part_of(parts: list[str], at: int) -> str:

@@ -134,7 +134,7 @@ class Requests:
             try:
                 yield from patience.wait()
             except TimeoutError:
-                raise _unavailable(_late("it leaves requests undone")) from None
+                raise _unavailable(_late("it leaves requests unprocessed")) from None
 
 
 class _Patience:
