@@ -43,7 +43,7 @@ class Steps:
 
 @record
 class Filter(AsGiven):
-    """`given`: `{"tags": [...]}` or `{"expression": "..."}`. `steps`: where the steps of its expression are counted."""
+    """`given`: `{"tags": [...]}` or `{"expression": "..."}`. `steps`: counts the steps of its expression."""
 
     steps: Steps | None = None
 
@@ -52,7 +52,7 @@ class Filter(AsGiven):
 
     @property
     def takes_steps(self) -> bool:
-        """Whether it takes more time for a message than to read it."""
+        """Whether filtering a message takes longer than reading it."""
         return "expression" in self.given
 
     def wants(self, message: Message) -> bool:

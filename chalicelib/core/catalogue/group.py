@@ -34,8 +34,8 @@ BY_KEY = "key"
 
 
 ENDLESS = 2**31 - 1
-"""The `max_attempts` of a group without an end of attempts, which clients know as null: a number that no attempt
-reaches, so an instance that knows nothing of it never takes an attempt for the last."""
+"""The `max_attempts` of a group with endless attempts, null to clients. No attempt reaches this number, so an older
+release never takes an attempt for the last."""
 _MAX_ATTEMPTS = nullable(integer(1, limits.ATTEMPTS_MAX, default=limits.ATTEMPTS_DEFAULT, examples=[5]))
 
 
@@ -120,10 +120,10 @@ _TEXTS: dict[str, type[AsGiven]] = {
 
 @record
 class Group(GroupSettings):
-    """`id`: the incarnation, part of its cursors' keys. `starts`: where cursors begin that do not exist yet. `version`
-    counts changes. `secrets`: what signs pushed messages, the oldest first. `purged_at_ms`: what was sent by then and
-    has waited is not delivered by cursors that do not exist yet. `purges`: counts resets to `now`. `last_purge_ms`: the
-    `purged_at_ms` of the last, though another reset may have lifted it since; 0: there was none."""
+    """`id`: the incarnation, part of its cursors' keys. `starts`: where new cursors begin. `version` counts changes.
+    `secrets`: those that sign pushed messages, the oldest first. `purged_at_ms`: new cursors do not deliver messages
+    that were sent by then and waited. `purges`: counts resets to `now`. `last_purge_ms`: the `purged_at_ms` of the last
+    one, even if another reset has undone it since; 0: there was none."""
 
     topic_id: str
     name: str
@@ -167,7 +167,7 @@ class Group(GroupSettings):
 
     @property
     def is_by_key(self) -> bool:
-        """Whether the order is that of each key by itself."""
+        """Whether the group is ordered by key."""
         return self.ordered == BY_KEY
 
     @cached_property
@@ -181,7 +181,7 @@ class Group(GroupSettings):
 
     @property
     def is_pushed(self) -> bool:
-        """Whether the queue calls the consumer, and pops are refused."""
+        """Whether the queue calls the consumer and refuses pops."""
         return self.push is not None and bool(self.push.given)
 
     @property
@@ -191,7 +191,7 @@ class Group(GroupSettings):
 
     @property
     def dead_source(self) -> str:
-        """Where moved messages say that they are from."""
+        """The source that moved messages name."""
         return (self.dead_letters.source if self.dead_letters else None) or self.name
 
     def cursor_key(self, queue: int, consumer: str = "") -> Key:
@@ -217,18 +217,18 @@ def change(group: Group, given: Mapping[str, Any]) -> Write:
 
 
 def stands(group: Group) -> Write:
-    """Changes nothing. Send it in a transaction that demands that the group is there."""
+    """Changes nothing. Send it in a transaction that demands that the group exists."""
     return Write(group.key, (Equals(("id",), group.id),), (Set(("id",), group.id),))
 
 
 def purge(group: Group, purged_at_ms: int) -> Write:
-    """Counts a purge of what was sent by then, unless a setting has changed since."""
+    """Records a purge of messages sent by then, unless a setting has changed since."""
     new = {"purged_at_ms": purged_at_ms, "purges": group.purges + 1}
     return settings.change(group.key, group.id, group.version, new)
 
 
 def lift_purge(group: Group) -> Write:
-    """Keeps the instant, as a negative number: that of the next purge is to be later, by whatever clock."""
+    """Keeps the instant as a negative number, so that the next purge gets a later one whatever its clock says."""
     return settings.change(group.key, group.id, group.version, {"purged_at_ms": -group.last_purge_ms})
 
 

@@ -1,4 +1,4 @@
-"""A group's `push`: the consumer that is called, a URL or a function, and the secrets that sign what goes to a URL."""
+"""A group's `push`: the consumer to call, a URL or a function, and the secrets that sign calls to a URL."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def parse(data: object, label: Label) -> Push:
 
 
 def split_url(url: str, label: Label) -> SplitResult:
-    """The parts of a URL. `http` passes here; where it is allowed is for the push itself to say."""
+    """The parts of a URL. Accepts `http`; the push itself decides where `http` is allowed."""
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in ("https", "http") and parts.port != 0 and bool(parts.hostname)
@@ -108,7 +108,7 @@ def split_url(url: str, label: Label) -> SplitResult:
 
 
 class Secret(NamedTuple):
-    """A key that signs what goes to a URL. `value`: the key, or the name of the signing key that it is derived from."""
+    """A key that signs calls to a URL. `value`: the key, or the name of the signing key that it is derived from."""
 
     id: str
     value: bytes
@@ -117,7 +117,7 @@ class Secret(NamedTuple):
 
 def signing(secrets: Sequence[Secret], push: Push) -> list[Secret]:
     """The secrets that sign, the newest first: the one that the setting names and the older ones. `secrets`: the oldest
-    first. None if the one that is named is not there."""
+    first. Empty if the named secret is missing."""
     ids = [secret.id for secret in secrets]
     if push.secret_id is None:
         return list(secrets)[::-1]

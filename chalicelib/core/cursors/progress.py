@@ -60,8 +60,8 @@ class QueueProgress(Answer):
 def progress(
     queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int, ripe: int | None = None
 ) -> QueueProgress:
-    """Expired leases, due retries and messages set aside count as ready, but for those that were never delivered and
-    are past the retention. `ripe`: the offset up to which the group's `delay_ms` holds none back. None: there is no
+    """Expired leases, due retries and messages set aside count as ready, except undelivered messages past the
+    retention. `ripe`: the offset from which on the group's `delay_ms` holds messages back. None: the group has no
     delay."""
     due = [lease.owed_offsets for lease in cursor.owing if lease.is_due(now)]
     aside = [offset for lease in cursor.owing if lease.is_aside for offset in lease.owed_offsets if offset >= first]
@@ -112,8 +112,8 @@ def of_group(
     ripe: Sequence[int | None] = (),
 ) -> list[QueueProgress]:
     """The progress of a group in each queue, from all its cursors. A broadcast group without consumers is at the start
-    of its first one. `ripe`: the offset of each queue up to which the group's `delay_ms` holds none back; if it is not
-    given, all count as ready."""
+    of its first one. `ripe`: for each queue, the offset from which on the group's `delay_ms` holds messages back;
+    without it, all count as ready."""
     known = [own for own in by_consumer(cursors) if not group.is_broadcast or is_known(own, now)] or [[]]
     standing = [completed(group, range(len(ends)), own) for own in known]
     queues: list[QueueProgress] = []
