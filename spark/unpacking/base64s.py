@@ -16,7 +16,7 @@ _UNPAD = bytes.maketrans(b"=", b"A")
 
 
 def decoded(texts: pa.StringArray) -> pa.BinaryArray:
-    """The bytes of each text; null stays null. Raises `ValueError` when one is no base64.
+    """The bytes of each text; null stays null. Raises `ValueError` if a text is not base64.
 
     All texts are decoded as one: each is padded to a multiple of four letters, so none reaches into the next. What
     the padding stood for is left out afterwards."""

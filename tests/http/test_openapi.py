@@ -294,6 +294,7 @@ def validator(schema: dict[str, Any]) -> OAS31Validator:
 
 def subclasses(kind: type) -> Iterator[type]:
     """Every class below this one."""
+    child: type
     for child in kind.__subclasses__():
         yield child
         yield from subclasses(child)
