@@ -17,7 +17,7 @@ def open_store() -> str:
     kind = os.environ.get("DECANT_STORE") or ("dynamodb" if endpoint else "memory")
     os.environ["DECANT_STORE"] = kind
     try:
-        wiring.store_kind()
+        _ = wiring.settings.store_kind
     except ValueError as error:
         raise Unstartable(str(error)) from error
     if kind == "memory":
@@ -26,22 +26,17 @@ def open_store() -> str:
         raise Unstartable(f"DATA is {folder!r}, but only the memory store keeps a folder: DECANT_STORE is {kind!r}")
     from local import dynamodb  # imports boto3, which the memory store does not need
 
-    return dynamodb.open_moto() if kind == "moto" else dynamodb.open_dynamodb()
+    return dynamodb.open_dynamodb()
 
 
 def answering() -> Answering | None:
-    """What answers as a DynamoDB endpoint for a store of this process; None: the store has an endpoint."""
-    kind = wiring.store_kind()
-    if kind == "moto":
-        from local.embedded import wire as moto_wire
-
-        return moto_wire.answer
+    """Answers for the memory store as DynamoDB does; None: the store has an endpoint of its own."""
     store = wiring.api().service.env.store
     if not isinstance(store, MemoryStore):
         return None
     from local.memory.wire import Wire
 
-    return Wire(store, wiring.table_name()).answer
+    return Wire(store, wiring.settings.table).answer
 
 
 def _open_memory(folder: str | None) -> str:
@@ -50,4 +45,4 @@ def _open_memory(folder: str | None) -> str:
     except (StoreUnavailable, ValueError) as error:
         raise Unstartable(f"the store cannot be used: {error}") from error
     where = f"kept in {folder}" if folder else "gone when this process ends (DATA=folder keeps it)"
-    return f"memory, {where}; table {wiring.table_name()!r}"
+    return f"memory, {where}; table {wiring.settings.table!r}"
