@@ -14,9 +14,9 @@ from chalicelib.service import Service
 
 
 class Demand(NamedTuple):
-    """Which callers must show a token. `requests`: those that send HTTP requests. `invocations`: also those that invoke
-    a function, although IAM has admitted them; if requests need a token, one shown in an invocation counts in any case.
-    `iam`: IAM admits requests before they arrive here."""
+    """The callers that must show a token. `requests`: those that send HTTP requests. `invocations`: also those that
+    invoke a function, although IAM has admitted them; if requests need a token, one shown in an invocation counts in
+    any case. `iam`: IAM admits requests before they arrive here."""
 
     requests: bool = False
     invocations: bool = False

@@ -79,7 +79,8 @@ class PopResult(_Failures):
         ready.
     acked: How many receipts in `ack` count.
     paused: The group is paused. Absent if it is not.
-    limited: Which limit held messages back: `in_flight` for `max_in_flight`, `rate` for `rate_limit`. Absent otherwise.
+    limited: The limit that held messages back: `in_flight` for `max_in_flight`, `rate` for `rate_limit`. Absent
+        otherwise.
     retry_after_ms: When the rate limit allows more, in milliseconds from now. Absent if it held nothing back."""
 
     messages = array(Delivery)

@@ -61,7 +61,7 @@ class GroupTrace(Answer):
 
 
 class MessageTrace(Answer):
-    """What happened to a message.
+    """The state of a message in each group, and its events.
 
     stored_at_ms: When the message was stored.
     traced: The topic has `trace` set.

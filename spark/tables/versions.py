@@ -93,7 +93,7 @@ class Change:
 
 
 class Versions:
-    """Of the tables at `root`. A version never changes: each is read once."""
+    """The versions of the tables at `root`. A version never changes, so each is read once."""
 
     def __init__(self, root: Place) -> None:
         self._root, self._folder = root, root / FOLDER

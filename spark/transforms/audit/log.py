@@ -13,7 +13,7 @@ SEGMENT_FULL_BYTES = 700
 
 
 def topics(items: Items) -> DataFrame:
-    """Of each topic `topic_id`, `topic`, `queues`, `readers`, `most`, `retention_ms`, `past_retentions`,
+    """The columns of each topic: `topic_id`, `topic`, `queues`, `readers`, `most`, `retention_ms`, `past_retentions`,
     `created_at_ms`."""
     return items["topic"].select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
 

@@ -91,7 +91,7 @@ def _of_session(runtime: Runtime) -> Client:
         try:
             provider = boto.translated(session.get_credentials)
             frozen = boto.translated(provider.get_frozen_credentials) if provider else None
-        except (NoAnswer, RuntimeError) as error:  # of who keeps or renews them
+        except (NoAnswer, RuntimeError) as error:  # of the service that stores or renews them
             raise NeverSent(str(error)) from error
         if frozen is None:
             raise Unusable(boto.NO_CREDENTIALS)
