@@ -94,7 +94,7 @@ def answering() -> Answering | None:
         return None
     from local.memory.dynamodb_api import DynamoApi
 
-    return DynamoApi(store, wiring.table_name()).answer
+    return DynamoApi(store, wiring.settings.table).answer
 
 
 def start(endpoint: Endpoint) -> threading.Thread:

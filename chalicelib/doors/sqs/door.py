@@ -96,7 +96,7 @@ def _turned_away(request: Request, wire: Wire) -> Response | None:
         api = wiring.api()
         if not api.is_open:
             _demand_signatures(api)
-            _caller_of(api, sigv4.claimed_key(request, wiring.region()), lambda _secret: True)
+            _caller_of(api, sigv4.claimed_key(request, wiring.settings.region), lambda _secret: True)
 
     return dispatch.turned_away(_name(wire), request.headers, admit, lambda wrong: _refusal(wrong, wire, request_id))
 
@@ -133,7 +133,7 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
 def signer_of(api: Api, request: Request, service: str = sigv4.SERVICE) -> Caller:
     """Whose access key signed the request to this service of AWS. Raises SqsError."""
     _demand_signatures(api)
-    signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now(), service)
+    signature = sigv4.signed(request, wiring.settings.region, api.service.env.runtime.now(), service)
     return _caller_of(api, signature.access_key_id, signature.is_proved_by)
 
 
@@ -187,6 +187,6 @@ def _context(request: Request, signer: Caller | None) -> Context:
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
     scheme, host = request.origin
-    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
+    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.settings.account or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
     return Context(scheme, host, prefix, account, region, headers, signer.name if signer else None)
