@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
+from zlib import crc32
 
 import orjson
 
@@ -14,10 +16,41 @@ from chalicelib.core.store import Keys, Range
 from chalicelib.core.store.dynamodb.values import typed_item
 from chalicelib.core.table.keys import signing_key
 from chalicelib.core.table.writes import Item, Key, key_of
-from local.memory.key_condition import Selection, Unreadable, selection
-from local.memory.partitions import Partitions
+from local.memory.key_condition import KeyRange, Unreadable, key_range
 from local.memory.sizes import bytes_of
 from local.memory.store import MemoryStore
+
+SCANS_MAX = 64
+"""Whose lists are kept from page to page."""
+
+_Segment = tuple[int, int]
+
+
+class Partitions:
+    """Sorted by name, so that a scan meets each partition that exists all the while once. The list of a scan is kept to
+    save time only: it may be made anew for any page."""
+
+    def __init__(self, names: Callable[[], list[str]]) -> None:
+        self._names = names
+        self._kept: dict[_Segment, list[str]] = {}
+
+    def after(self, start: str | None, segment: int, total: int) -> Iterator[str]:
+        """Those of the segment, from `start` on. None: a scan begins."""
+        known = None if start is None else self._kept.get((segment, total))
+        names = self._sorted(segment, total) if known is None else known
+        return (names[place] for place in range(bisect_left(names, start or ""), len(names)))
+
+    def forget(self, segment: int, total: int) -> None:
+        """The scan of the segment has come to its end."""
+        self._kept.pop((segment, total), None)
+
+    def _sorted(self, segment: int, total: int) -> list[str]:
+        names = sorted(name for name in self._names() if crc32(name.encode()) % total == segment)
+        if len(self._kept) >= SCANS_MAX:
+            self._kept.clear()
+        self._kept[segment, total] = names
+        return names
+
 
 PAGE_BYTES_MAX = 1 << 20
 BATCH_BYTES_MAX = 16 << 20
@@ -55,7 +88,7 @@ class Refusal(Exception):
         self.code = code
 
 
-class Wire:
+class DynamoApi:
     """`table`: the name that the store's one table has here."""
 
     def __init__(self, store: MemoryStore, table: str) -> None:
@@ -88,7 +121,7 @@ class Wire:
         start = _start(given)
         names = self._partitions.after(start.pk if start else None, segment or 0, total or 1)
         last = {start.pk: start.sk} if start else {}
-        items = (item for pk in names for item in self._walk(Selection(pk), last.get(pk)))
+        items = (item for pk in names for item in self._walk(KeyRange(pk), last.get(pk)))
         answer = self._page(given, items)
         if "LastEvaluatedKey" not in answer:
             self._partitions.forget(segment or 0, total or 1)
@@ -108,7 +141,7 @@ class Wire:
             raise Refusal(f"ScanIndexForward must be true or false; it is {shown(forward)}")
         texts = {name: _text(name, value) for name, value in values.items()}
         try:
-            wanted = selection(expression, names, texts)
+            wanted = key_range(expression, names, texts)
         except Unreadable as error:
             raise Refusal(f"KeyConditionExpression: {error}") from error
         start = _start(given)
@@ -173,7 +206,7 @@ class Wire:
             raise Refusal(f"ExclusiveStartTableName must be a string; it is {shown(after)}")
         return {"TableNames": [self._table] if self._table > after else []}
 
-    def _walk(self, wanted: Selection, after: str | None, is_descending: bool = False) -> Iterator[Item]:
+    def _walk(self, wanted: KeyRange, after: str | None, is_descending: bool = False) -> Iterator[Item]:
         """The items behind the sort key `after`, each as it is when its turn comes."""
         withheld = WITHHELD.sk if wanted.pk == WITHHELD.pk else None
         while True:

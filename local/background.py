@@ -1,4 +1,5 @@
-"""Runs the scheduled sweeps every second while that is cheap; on a laptop, a minute is too long to wait."""
+"""Runs in threads of this process what AWS schedules: the sweeps, every second while that is cheap, and the push. On a
+laptop, a minute is too long to wait."""
 
 from __future__ import annotations
 
@@ -22,13 +23,11 @@ PAUSES_PER_ROUND = 19
 """A round is followed by a pause of this many times its length, so sweeps take at most 5 % of the time, however much is
 due."""
 
-
 DROP_EVERY_MS = HOUR_MS
 """How often the memory store is searched for what has expired: all of it is looked at."""
 
 _dropped_at_ms = 0
 """By the clock that is never set."""
-
 
 MOVE_MS = 5 * SECOND_MS
 """How long move tasks are worked on at once, most of which is waiting for their rates: this sweep has a thread of its
@@ -106,3 +105,12 @@ def drop_expired(runtime: Runtime) -> None:
     if runtime.uptime() - _dropped_at_ms >= DROP_EVERY_MS:
         _dropped_at_ms = runtime.uptime()
         opening.drop_expired(runtime.now())
+
+
+def wake(topic_name: str, _is_staying: bool) -> None:
+    """Starts a run for the topic. It need not stay: the sweeps start the next one within seconds."""
+    threading.Thread(target=_run, args=[topic_name], name="decant-push", daemon=True).start()
+
+
+def _run(topic_name: str) -> None:
+    wiring.api().service.pushing.run(topic_name)

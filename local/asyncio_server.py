@@ -21,9 +21,8 @@ from functools import partial
 from typing import Any
 
 from chalicelib.core.base.limits import REQUEST_BYTES_MAX
-from local.beginnings import Beginnings
 from local.connection import HOST, Connection
-from local.office import Find, Judge, Office, Pace
+from local.workload import Find, Judge, Pace, StartLimit, Workload
 
 CONNECTIONS_MAX = 10_000
 """Each may hold a head and more of what is sent ahead: some 200 KB."""
@@ -80,7 +79,7 @@ class Server:
         self._finishing, self._ending = asyncio.Event(), asyncio.Event()
         self._silent_until = 0.0
         self._loop = asyncio.new_event_loop()
-        self._office = Office(
+        self._workload = Workload(
             find,
             judge,
             self._pools,
@@ -88,7 +87,7 @@ class Server:
             connections_max,
             is_logging,
             when_empty=self._ending.set,
-            beginnings=Beginnings(self._loop.call_soon),
+            starts=StartLimit(self._loop.call_soon),
         )
         self._serving = threading.Lock()
 
@@ -122,19 +121,19 @@ class Server:
             pool.shutdown(wait=False)
 
     async def _serve(self) -> None:
-        make = partial(Connection, self._loop, self._office)
+        make = partial(Connection, self._loop, self._workload)
         self._loop.set_exception_handler(self._complain)
         accepting = await self._loop.create_server(make, sock=self._listening, backlog=ACCEPTED_AT_ONCE)
         self._listening.listen(BACKLOG)  # asyncio takes one number for both
         try:
             await self._finishing.wait()
             accepting.close()
-            self._office.finish()
+            self._workload.finish()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), GRACE_SECONDS)
         finally:
             accepting.close()
-            for connection in [*self._office.connections]:
+            for connection in [*self._workload.connections]:
                 connection.end()
 
     def _on_signal(self) -> None:

@@ -1,12 +1,18 @@
-"""What people read and are asked, on stderr."""
+"""Everything that people read and are asked, on stderr, and the reason why a command stops."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from infra.errors import Stop
-from infra.stack import Change, Event
+if TYPE_CHECKING:
+    from infra.stack import ResourceChange, StackEvent
+
+
+class Stop(Exception):
+    """The reason, and what to do about it, in one line."""
+
 
 ORDER = ("Remove", "Replace", "Modify", "Import", "Add")
 """Of changes: the dangerous first."""
@@ -16,7 +22,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def show(changes: Sequence[Change]) -> None:
+def show(changes: Sequence[ResourceChange]) -> None:
     say(f"{len(changes)} changes:")
     for change in sorted(changes, key=_rank):
         say(f"  {change.action:8} {change.kind:38} {change.name}")
@@ -41,7 +47,7 @@ class Progress:
         self._ready: set[str] = set()
         self._changes_its_line = sys.stderr.isatty()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: StackEvent) -> None:
         is_over = not event.status.endswith("_IN_PROGRESS")
         if is_over and event.kind != "AWS::CloudFormation::Stack":
             self._ready.add(event.name)
@@ -58,5 +64,5 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
 
 
-def _rank(change: Change) -> tuple[int, str, str]:
+def _rank(change: ResourceChange) -> tuple[int, str, str]:
     return ORDER.index(change.action) if change.action in ORDER else 0, change.kind, change.name

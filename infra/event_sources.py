@@ -9,8 +9,8 @@ from typing import Any
 
 from chalicelib.core.base.errors import DecantError
 from chalicelib.doors.ingest.rules import REJECTS_SETTING, SETTING, parse, parse_rejects
-from infra.errors import Stop
-from infra.merging import Template
+from infra.console import Stop
+from infra.templates import Template
 
 REPORTS = "ReportBatchItemFailures"
 READ_BY_LAMBDA = ("SQS", "Kinesis", "DynamoDB")
