@@ -18,7 +18,8 @@ FORGOTTEN_TOGETHER = 64
 class BoundedCache(Generic[V]):
     """Keeps the most recently used entries, up to `size_max` in all, measured by `size_of` when they are kept."""
 
-    def __init__(self, size_max: int = PLACES_MAX, size_of: Callable[[V], int] = lambda _: 1) -> None:
+    def __init__(self, size_max: int = PLACES_MAX, size_of: Callable[[V], int] | None = None) -> None:
+        """`size_of`: by default each entry counts as one."""
         self._size_max, self._size_of = size_max, size_of
         self._kept: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         """Each with its size, the one used last at the end."""
@@ -35,11 +36,12 @@ class BoundedCache(Generic[V]):
 
     def keep(self, key: Hashable, value: V) -> None:
         """A value that is too large for the cache is not kept; an earlier one of this key then stays."""
-        size = self._size_of(value)
+        size = self._size_of(value) if self._size_of else 1
         if size > self._size_max:
             return
         with self._lock:
-            self._drop(key)
+            if key in self._kept:
+                self._drop(key)
             self._kept[key] = (value, size)
             self._size += size
             while self._size > self._size_max:
@@ -47,15 +49,16 @@ class BoundedCache(Generic[V]):
 
     def forget(self, key: Hashable) -> None:
         with self._lock:
-            self._drop(key)
+            if key in self._kept:
+                self._drop(key)
 
     def entries(self) -> list[tuple[Hashable, V]]:
         with self._lock:
             return [(key, value) for key, (value, _) in self._kept.items()]
 
     def _drop(self, key: Hashable) -> None:
-        if dropped := self._kept.pop(key, None):
-            self._size -= dropped[1]
+        _, size = self._kept.pop(key)
+        self._size -= size
 
 
 class Caches:
@@ -71,7 +74,7 @@ class Caches:
         self,
         owners_of: Callable[[Any, V], Iterable[str]],
         size_max: int = PLACES_MAX,
-        size_of: Callable[[V], int] = lambda _: 1,
+        size_of: Callable[[V], int] | None = None,
     ) -> BoundedCache[V]:
         """`owners_of`: whose an entry is, given its key and value. A topic is named by its id, or by its name where the
         entry does not tell that, and a group by its partition."""

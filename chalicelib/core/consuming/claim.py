@@ -185,7 +185,7 @@ class Claimer:
     def _learn(self, view: QueueView, after: Cursor, acked: Plan) -> None:
         """`acked`: by the claim. Nothing is known of that where the leases were recognised: another call of the attempt
         may have made them, without these acks."""
-        view.cursor = after
+        view.learn(after)
         self._cache.keep(after.key, after)
         if view.riding:
             view.riding.learn(after, acked)
@@ -236,7 +236,7 @@ class Claimer:
         riding = _riding(view, now)
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked)
-        fits_anyway = view.space.holds(wire_bytes(segments), want)
+        fits_anyway = view.space.holds(wire_bytes(segments) if picked.takeovers else view.ahead.wire_bytes, want)
         is_sifted = view.group.filter is not None or view.has_purged
         is_exact = is_sifted or bool(picked.passed) or not fits_anyway
         fitting = picked.count if fits_anyway else self._fitting(view, picked, segments)

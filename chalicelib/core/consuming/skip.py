@@ -50,8 +50,7 @@ class Skipper:
 
     def look_on(self, view: QueueView, count: int) -> None:
         """Reads on in the log from the cursor."""
-        view.chain = self._reader.chains([view.want(count)])[0]
-        view.is_moved = False
+        view.saw(self._reader.chains([view.want(count)])[0])
 
     def catch_up(self, view: QueueView, count: int) -> None:
         """Reads on if others have taken all that was read, or the log was read for the cursor before a reset."""

@@ -94,8 +94,7 @@ class ViewReader:
 
     def read_log(self, view: QueueView, strong: bool = False) -> None:
         """Raises StoreUnavailable."""
-        view.chain = self._reader.chains([view.want(view.ask.max_messages)], strong=strong)[0]
-        view.is_read = True
+        view.saw(self._reader.chains([view.want(view.ask.max_messages)], strong=strong)[0])
 
     def _answers(self, of_group: Sequence[Read], beside: Sequence[Read], is_hurried: bool) -> list[list[Item]]:
         """The answers to all reads, or to those of the group alone, since others take too long."""
@@ -140,7 +139,7 @@ class ViewReader:
     def _read_together(self, views: Sequence[QueueView], seen: Seen) -> None:
         chains = self._reader.chains([view.want(view.ask.max_messages) for view in views], seen)
         for view, chain in zip(views, chains, strict=True):
-            view.chain, view.is_read = chain, True
+            view.saw(chain)
 
     def _read_readable(self, views: Sequence[QueueView], seen: Seen, is_first: bool) -> None:
         """Reads the logs together, or one by one, and notes where that fails. `is_first`: nothing has failed yet."""
@@ -169,8 +168,7 @@ class ViewReader:
         glances = self._promoter.glances(view.topic, [view.queue])
         if glances and view.waits_until_ms is None:
             view.waits_until_ms = first_due(self._store.read(glances))[0]
-        view.chain = self._reader.chains([view.want(view.ask.max_messages)], seen)[0]
-        view.is_read = True
+        view.saw(self._reader.chains([view.want(view.ask.max_messages)], seen)[0])
 
     def _guess(self, topic: Topic, known: Group | None, ask: Pop, queues: Iterable[int]) -> list[Want]:
         if known is None:

@@ -75,6 +75,9 @@ class _Sorted(NamedTuple):
     aside: int
 
 
+_NO_LEASES = _Sorted([], [], None, 0, 0, 0)
+
+
 class Decoded(Mapping[str, Lease]):
     """The leases of an item by token, each decoded when it is asked for: an ack asks for one of thousands."""
 
@@ -127,7 +130,7 @@ class Cursor:
             key_of(item),
             item["epoch"],
             item["next"][0],
-            Decoded(item["leases"]),
+            Decoded(item["leases"]) if item["leases"] else {},
             item.get("segment"),
             item.get("at"),
             item.get("by") or None,
@@ -166,6 +169,8 @@ class Cursor:
     def _sorted(self) -> _Sorted:
         """At once, and without a call per lease, since a cursor may have thousands and a pop asks for all of this. Most
         have no marks, so they owe all their messages."""
+        if not self.leases:
+            return _NO_LEASES
         leases = self.leases.values()
         owing = [lease for lease in leases if not lease.marks or lease.owed]
         inert = [lease for lease in leases if lease.marks and not lease.owed]
@@ -193,13 +198,16 @@ class Cursor:
         return self._sorted.inert
 
     def due(self, now: int) -> list[Lease]:
-        if self._sorted.soonest is None or not self._sorted.soonest.is_due(now):
+        soonest = self._sorted.soonest
+        if soonest is None or not soonest.is_due(now):
             return []
         return [lease for lease in self.owing if lease.is_due(now)]
 
     def needs_tending(self, now: int, max_attempts: int) -> bool:
         """Whether a claim may have to write something else first: a message was delivered often enough, a retry page is
         due, or there are many leases."""
+        if not (self.leases or self.pages):
+            return False
         if len(self.leases) > LEASES_FEW or any(page.due <= now for page in self.pages.values()):
             return True
         return any(lease.attempt >= max_attempts for lease in self.due(now))
@@ -210,12 +218,15 @@ class Cursor:
 
     def live(self, now: int) -> int:
         """The number of messages leased by consumers."""
-        return self._sorted.leased - sum(len(lease.owed) for lease in self.due(now) if not lease.parked)
+        leased = self._sorted.leased
+        return leased and leased - sum(len(lease.owed) for lease in self.due(now) if not lease.parked)
 
     def retrying(self, now: int) -> int:
         """The number of messages waiting for their retry, including all in pages, some of which may be due."""
-        waiting = self._sorted.parked - sum(len(lease.owed) for lease in self.due(now) if lease.parked)
-        return waiting + sum(page.count for page in self.pages.values())
+        waiting = self._sorted.parked
+        if waiting:
+            waiting -= sum(len(lease.owed) for lease in self.due(now) if lease.parked)
+        return waiting + sum(page.count for page in self.pages.values()) if self.pages else waiting
 
     @property
     def aside(self) -> int:

@@ -39,11 +39,16 @@ class Change:
     """Leases with their new deadlines: without new tokens, the write has landed if all are so."""
 
     def __add__(self, other: Change) -> Change:
+        if other is NO_CHANGE:
+            return self
         guards, effects = self.guards + other.guards, self.effects + other.effects
         return Change(guards, effects, self.tokens + other.tokens, self.prolonged + other.prolonged)
 
     def __bool__(self) -> bool:
         return bool(self.effects)
+
+
+NO_CHANGE = Change()
 
 
 def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] = lambda _: None) -> Write:
@@ -197,6 +202,8 @@ def has_room() -> Change:
 def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = PRUNED_MAX) -> Change:
     """Removes leases that owe nothing: fully acked ones at once, witnesses when they are old or too many. They are
     inert, so any write may remove them at any time. `touched`: tokens that the same write changes."""
+    if not cursor.inert:
+        return NO_CHANGE
     inert = [lease for lease in cursor.inert if lease.token not in touched]
     witnesses = sorted((lease for lease in inert if lease.is_witness), key=lambda lease: -lease.deadline)
     done = [lease for lease in inert if not lease.is_witness]
@@ -206,9 +213,10 @@ def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = P
     return forget([*done, *old][:most])
 
 
-def forget(inert: Iterable[Lease]) -> Change:
+def forget(leases: Sequence[Lease]) -> Change:
     """Removes leases that owe nothing, if they still exist."""
-    leases = list(inert)
+    if not leases:
+        return NO_CHANGE
     guards = tuple(writes.Either(writes.Absent(lease.path), _is_that(lease)) for lease in leases)
     return Change(guards, tuple(writes.Remove(lease.path) for lease in leases))
 
