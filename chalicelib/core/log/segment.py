@@ -103,7 +103,7 @@ class Entry:
         numbers = [self.count, self.stored_at_ms, self.wire_bytes, *rare]
         content = len(self.id) + len(self.codec) + len(self.data)
         names = _NAMES_BYTES + len(rare) * _RARE_NAME_BYTES
-        return names + content + sum(map(_number_bytes, numbers))
+        return names + content + _numbers_bytes(numbers)
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""
@@ -120,9 +120,9 @@ def _pointer(packed: bytes) -> Entry:
     return Entry(entry_id, count, stored_at_ms, codec, wire_bytes, None, pieces, least_ttl_ms, first_sent_at_ms)
 
 
-def _number_bytes(number: int) -> int:
-    """One for each two significant digits, and one more."""
-    return 1 + (len(str(number).rstrip("0")) + 1) // 2
+def _numbers_bytes(numbers: Sequence[int]) -> int:
+    """One for each two significant digits, and one more for each number."""
+    return sum([1 + (len(str(number).rstrip("0")) + 1) // 2 for number in numbers])
 
 
 def pieces_of(data: bytes) -> list[bytes]:
