@@ -110,7 +110,7 @@ class History:
         until_ms, noted_ms = self.now + self.chance.choice((5, 500)), self.chance.choice((None, self.now))
         tokens = Tokens(self.token(), self.token)
         change = take(picked, seen, [], tokens, until_ms, is_exact=False, noted_ms=noted_ms)
-        change += steps.prune(seen, self.now) + steps.popped(None, self.now)
+        change += steps.prune(seen, self.now) + steps.note_pop(None, self.now)
         live = {token for token, lease in self.cursor.leases.items() if lease.deadline > self.now}
         if change.tokens and self.apply(steps.write(seen, change), picked.offsets(seen)):
             for token in change.tokens:
@@ -317,7 +317,7 @@ def test_a_cursor_is_read_as_it_was_made_and_as_the_last_pop_left_it() -> None:
     assert made == Cursor(made.key, 3, 7, {}, None, 4, "ann", purged_at_ms=5, stands=False)
     item = after(None, steps.create(made)) or {}
     assert Cursor.of(item) == replace(made, stands=True)
-    item = after(item, steps.write(made, steps.popped("bob", 9, "z"))) or {}
+    item = after(item, steps.write(made, steps.note_pop("bob", 9, "z"))) or {}
     popped = replace(made, stands=True, last_pop_at_ms=9, last_consumer_id="bob", last_zone=("z", 9), claims=1)
     assert Cursor.of(item) == popped
     noted = note(popped, 10)
@@ -336,7 +336,7 @@ def test_a_claim_tends_many_leases_a_due_page_and_used_up_messages() -> None:
 
 def test_a_write_demands_the_epoch_that_was_read() -> None:
     item = after(None, steps.create(Cursor(KEY, 3, 0, {}))) or {}
-    writes = [steps.write(Cursor(KEY, epoch, 0, {}), steps.popped(None, 9)) for epoch in (2, 3, 4)]
+    writes = [steps.write(Cursor(KEY, epoch, 0, {}), steps.note_pop(None, 9)) for epoch in (2, 3, 4)]
     assert [all(holds(guard, item) for guard in write.guards) for write in writes] == [False, True, False]
 
 
@@ -438,7 +438,7 @@ def test_nothing_that_needs_a_lease_is_written_to_a_full_cursor() -> None:
     new = Lease("~u", 0, 1, 1_000_500, 1)
     for change in (steps.claim("u", 1, None, 1_000_500), steps.set_aside(new), steps.redriven([new], 1)):
         assert not history.apply(steps.write(history.cursor, change))
-    assert history.apply(steps.write(history.cursor, steps.has_room() + steps.popped(None, 0)))
+    assert history.apply(steps.write(history.cursor, steps.has_room() + steps.note_pop(None, 0)))
 
 
 def test_a_redrive_knows_its_own_retry() -> None:

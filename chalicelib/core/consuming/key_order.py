@@ -76,7 +76,8 @@ class KeyOrder:
 
     def _window(self, view: QueueView, known: dict[int, Known], blocked: Collection[Line], want: int) -> Window:
         """Reads further ahead than the view where it has to, and leaves what it read there. Adds to `known`."""
-        self._skipper.catch_up(view, want)
+        if view.is_outrun:
+            self._skipper.look_on(view, want)
         ahead, start = max(want, view.end - view.cursor.next), view.cursor.next
         while True:
             offsets, wanted = self._examined(view)

@@ -19,7 +19,7 @@ from dataclasses import field
 from chalicelib.core.base.limits import LEASES_MAX, SET_ASIDE_MAX, TAKEOVERS_MAX
 from chalicelib.core.base.records import mutable, record
 from chalicelib.core.catalogue.group import Group
-from chalicelib.core.consuming.claim_plan import Pick
+from chalicelib.core.consuming.claim_plan import HeldBack, Pick
 from chalicelib.core.consuming.receipt_batch import Plan
 from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.cursors.cursor_writes import LEASES_ROOM
@@ -132,12 +132,10 @@ def line(known: Knowledge, offset: int) -> Line:
 
 @record
 class Choice:
-    """`chosen`: in the order of their delivery. `is_limited`: the cap on messages in flight left some. `is_partial`:
-    one write could not name all."""
+    """`chosen`: in the order of their delivery. `held_back`: others, by the cap or by what one write can name."""
 
     chosen: Sequence[Ready]
-    is_limited: bool
-    is_partial: bool
+    held_back: HeldBack = HeldBack.NOTHING
 
 
 def choose(
@@ -155,16 +153,16 @@ def choose(
         if not left:
             break
         if len(chosen) >= room:
-            return Choice(chosen, True, False)
+            return Choice(chosen, HeldBack.CAP)
         if each.lease:
             token, offset = each.lease.token, each.offset
             stretches += 1 - ((token, offset - 1) in places) - ((token, offset + 1) in places)
             if stretches > TAKEOVERS_MAX:
-                return Choice(chosen, False, True)
+                return Choice(chosen, HeldBack.ONE_WRITE)
             places.add((token, offset))
         chosen.append(each)
         left -= not each.is_over(expired_ms)
-    return Choice(chosen, len(chosen) < min(want, len(in_turn)), False)
+    return Choice(chosen, HeldBack.CAP if len(chosen) < min(want, len(in_turn)) else HeldBack.NOTHING)
 
 
 def overdue(cursor: Cursor, group: Group, picked: Pick, now: int, riding: Collection[str]) -> Sequence[Lease]:
@@ -230,9 +228,7 @@ def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
         tuple(_takeovers(chosen)),
         stop - cursor.next,
         next_at_most=cursor.next,
-        is_limited=choice.is_limited,
-        is_capped_closely=False,
-        is_partial=choice.is_partial,
+        held_back=choice.held_back,
         passed=[offset - cursor.next for offset in range(cursor.next, stop) if offset not in taken],
         aside=aside,
         in_turn=[each.offset for each in chosen],

@@ -18,7 +18,7 @@ from chalicelib.core.base.schema import string
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor, Standing
-from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.cursor_writes import NO_CHANGE, Change
 from chalicelib.core.cursors.lease import UNKNOWN_MS, Lease, delivery, runs
 from chalicelib.core.cursors.receipt import Receipt
 from chalicelib.core.table.writes import Key
@@ -44,7 +44,7 @@ class Plan:
     """`change`: of the cursor; empty when nothing is left to do. `tokens`: the leases that it is about. `acked`,
     `moved`: the messages that it settles, and those that it moves."""
 
-    change: Change = field(default_factory=Change)
+    change: Change = NO_CHANGE
     tokens: Collection[str] = ()
     acked: Sequence[Owed] = ()
     moved: Moved = field(default_factory=dict)
@@ -247,10 +247,10 @@ class ReceiptBatch:
     def _demands(self, lease: Lease) -> Change:
         """A receipt that names a delivery is worth nothing after it."""
         is_sure = self.settle_by in (BY_RECEIPT, BY_MESSAGE)
-        return Change() if is_sure else cursor_writes.lasts_beyond(lease, self.now)
+        return NO_CHANGE if is_sure else cursor_writes.lasts_beyond(lease, self.now)
 
     def _lasts_as_seen(self, lease: Lease) -> Change:
-        return cursor_writes.lasts_as_seen(lease) if self.names_more else Change()
+        return cursor_writes.lasts_as_seen(lease) if self.names_more else NO_CHANGE
 
     def extends(self, deadline: int, split: Split) -> Plan:
         """Sets the deadline of leases that owe just these messages, in place; others move into new leases."""

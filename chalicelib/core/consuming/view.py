@@ -186,8 +186,10 @@ class QueueView:
 
     @property
     def is_outrun(self) -> bool:
-        """Whether others have taken all that was read of the log, which goes on behind that."""
-        return bool(self.chain) and self.chain[-1].is_sealed and self.chain[-1].end <= self.cursor.next
+        """Whether others have taken all that was read of the log, which goes on behind that, or the log was read for
+        the cursor before a reset."""
+        last = self.chain[-1] if self.chain else None
+        return self.is_moved or (last is not None and last.end <= self.cursor.next and last.is_sealed)
 
     def is_plain(self, now: int) -> bool:
         """Whether the group gets all messages ahead of the cursor."""

@@ -161,7 +161,7 @@ class Cursor:
         """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of(self.key)
 
-    @property
+    @cached_property
     def queue(self) -> int:
         return keys.queue_of(self.key)
 

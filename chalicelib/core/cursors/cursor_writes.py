@@ -145,7 +145,7 @@ def no_redrive_since(cursor: Cursor) -> Change:
     return Change(guards=(is_as_read,))
 
 
-def popped(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
+def note_pop(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
     """Notes a claim. One without a zone leaves the note of the last one with a zone."""
     noted = () if zone is None else (writes.Set(("zone",), [zone, now]),)
     by = writes.Set(("by",), consumer_id or "")
