@@ -40,25 +40,21 @@ class BoundedCache(Generic[V]):
         if size > self._size_max:
             return
         with self._lock:
-            if key in self._kept:
-                self._drop(key)
+            _, size_before = self._kept.pop(key, (None, 0))
             self._kept[key] = (value, size)
-            self._size += size
+            self._size += size - size_before
             while self._size > self._size_max:
-                self._drop(next(iter(self._kept)))
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._size -= dropped
 
     def forget(self, key: Hashable) -> None:
         with self._lock:
-            if key in self._kept:
-                self._drop(key)
+            _, size = self._kept.pop(key, (None, 0))
+            self._size -= size
 
     def entries(self) -> list[tuple[Hashable, V]]:
         with self._lock:
             return [(key, value) for key, (value, _) in self._kept.items()]
-
-    def _drop(self, key: Hashable) -> None:
-        _, size = self._kept.pop(key)
-        self._size -= size
 
 
 class Caches:

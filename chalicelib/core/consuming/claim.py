@@ -288,7 +288,7 @@ class Claimer:
             return self._key_order.pick(view, want, now, riding, most)
         want = want if most is None else most
         picked = pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
-        is_plain = not picked.fresh or view.is_plain(self._runtime.now())
+        is_plain = not picked.fresh or view.is_plain(now)
         return picked if is_plain else self._skipper.skip(view, picked)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:

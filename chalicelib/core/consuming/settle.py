@@ -246,7 +246,9 @@ class Settler:
 
         Raises GroupNotFound if a cursor is missing because the group is."""
         self._write_all(topic, group_name, batches, planner)
-        while late_acks.bring_back(self._store, self._retries, batches):
+        while any(batch.cursor.pages for batch in batches):
+            if not late_acks.bring_back(self._store, self._retries, batches):
+                break
             self._write_all(topic, group_name, batches, planner)
         if missing := [batch for batch in batches if batch.is_missing]:
             self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
@@ -264,11 +266,12 @@ class Settler:
     ) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
-            for batch in batches:
+            left = [batch for batch in batches if not (batch.is_done or batch.is_missing)]
+            for batch in left:
                 batch.now = self._runtime.now()
                 if batch.needs_rule:
                     batch.settle_by = self._rule(topic, group_name, batch.group_id)
-            planned = [(batch, planner(batch)) for batch in batches if not batch.is_missing]
+            planned = [(batch, planner(batch)) for batch in left]
             assumed = [batch for batch, plan in planned if not plan.change and not batch.is_seen]
             if not assumed:
                 return [(batch, plan) for batch, plan in planned if plan.change]

@@ -137,7 +137,7 @@ class Lease:
     @property
     def size(self) -> int:
         """Elements of the list: it grows with every mark, so it is the lease's version."""
-        return 4 + len(self.age) + len(self.marks)
+        return 4 + (self.first_at_ms is not None) + len(self.marks)
 
     @property
     def lasting(self) -> Path:

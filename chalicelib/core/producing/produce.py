@@ -234,14 +234,15 @@ class Producer:
         self, topic: Topic, choice: QueueChoice, messages: Sequence[tuple[int, Sequence[Message]]], may_leave: bool
     ) -> list[Written]:
         """Appends an entry to each of these queues, and notes which queues failed."""
-        packed = [self._packed(queue, together) for queue, together in messages]
+        now = self._runtime.now()
+        packed = [self._packed(queue, together, now) for queue, together in messages]
         appended = self._writer.append(topic, packed, may_leave)
         for (queue, _, _), (first, took_ms) in zip(packed, appended, strict=True):
             choice.note(queue, isinstance(first, StoreUnavailable), took_ms)
         return [Written(entry.id, first) for (_, entry, _), (first, _) in zip(packed, appended, strict=True)]
 
-    def _packed(self, queue: int, messages: Sequence[Message]) -> Packed:
-        return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, self._runtime.now()), messages
+    def _packed(self, queue: int, messages: Sequence[Message], now: int) -> Packed:
+        return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now), messages
 
     def _has_time(self) -> bool:
         now = self._runtime.uptime()
