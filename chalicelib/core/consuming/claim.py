@@ -12,8 +12,7 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.consuming.claim_plan import HeldBack, Pick, Tokens, pick, stretches, take
-from chalicelib.core.consuming.key_order import KeyOrder
-from chalicelib.core.consuming.key_plan import overdue
+from chalicelib.core.consuming.key_plan import KeyOrder, overdue
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.consuming.skip import Skipper
 from chalicelib.core.consuming.view import QueueView

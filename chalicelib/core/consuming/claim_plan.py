@@ -106,18 +106,14 @@ def pick(
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next)
     freed = freed_by(riding, now) if riding.acked else 0
-    live = cursor.live(now) - freed
-    room = max(0, group.max_in_flight - live)
+    room = max(0, group.max_in_flight - (cursor.live(now) - freed))
     has_slot = len(cursor.leases) < LEASES_MAX
-    takeovers: tuple[tuple[Lease, range], ...] = ()
-    waiting = taken = ready = 0
-    if all_due := cursor.due(now):
-        settled = sum(len(indexes) for lease, indexes in riding.acked if lease.is_due(now))
-        waiting = sum(len(lease.owed) for lease in all_due) - settled
-        due = [lease for lease in all_due if lease.token not in riding.tokens]
-        left = [lease for lease in due if not any(lease.owes(offset) for offset in delivered)]
-        takeovers = _takeovers(left, min(want, room), has_slot)
-        taken, ready = sum(len(run) for _, run in takeovers), sum(len(lease.owed) for lease in left)
+    due = cursor.due(now)
+    left = [lease for lease in due if lease.token not in riding.tokens and not _owes_any(lease, delivered)]
+    takeovers = _takeovers(left, min(want, room), has_slot) if left else ()
+    taken, ready = sum(len(run) for _, run in takeovers), sum(len(lease.owed) for lease in left)
+    settled = sum(len(indexes) for lease, indexes in riding.acked if lease.is_due(now))
+    waiting = sum(len(lease.owed) for lease in due) - settled
     cap_room = max(0, room - waiting)  # due messages count against the cap until they are taken, here or elsewhere
     is_whole = taken == ready
     available = end - cursor.next
@@ -138,6 +134,10 @@ def pick(
         demands_no_redrive=not may_all_rise,
         has_witnesses=group.settle_by == BY_RECEIPT,
     )
+
+
+def _owes_any(lease: Lease, offsets: Collection[int]) -> bool:
+    return any(lease.owes(offset) for offset in offsets)
 
 
 def freed_by(riding: Plan, now: int) -> int:
