@@ -249,8 +249,8 @@ def test_a_cursor_is_read_as_it_is_stored() -> None:
     assert (Cursor.or_none(item), Cursor.or_none({}), Cursor.or_none(None)) == (whole, None, None)
     assert Cursor.of(bare) == Cursor(KEY, 3, 7, {}, dead=2, claims=8)
     assert ("t" in Cursor.of(item).leases, "u" in Cursor.of(item).leases) == (True, False)
-    assert Cursor.fresh(KEY, 7, 1) == Cursor(KEY, 0, 7, {}, purged_at_ms=1, stands=False)
-    assert whole.to_be_made(1, 2, "bob") is whole
+    assert Cursor.fresh(KEY, 7, 1) == Cursor(KEY, 0, 7, {}, purged_at_ms=1, exists=False)
+    assert whole.as_created(1, 2, "bob") is whole
 
 
 def test_new_cursors_are_those_of_their_consumer() -> None:
@@ -313,12 +313,12 @@ def test_messages_are_leased_or_waiting_until_they_are_due() -> None:
 
 def test_a_cursor_is_read_as_it_was_made_and_as_the_last_pop_left_it() -> None:
     group = replace(GROUP, starts=[7], purged_at_ms=5)
-    made = completed(group, [0], [])[0].to_be_made(3, 4, "ann")
-    assert made == Cursor(made.key, 3, 7, {}, None, 4, "ann", purged_at_ms=5, stands=False)
+    made = completed(group, [0], [])[0].as_created(3, 4, "ann")
+    assert made == Cursor(made.key, 3, 7, {}, None, 4, "ann", purged_at_ms=5, exists=False)
     item = after(None, steps.create(made)) or {}
-    assert Cursor.of(item) == replace(made, stands=True)
+    assert Cursor.of(item) == replace(made, exists=True)
     item = after(item, steps.write(made, steps.note_pop("bob", 9, "z"))) or {}
-    popped = replace(made, stands=True, last_pop_at_ms=9, last_consumer_id="bob", last_zone=("z", 9), claims=1)
+    popped = replace(made, exists=True, last_pop_at_ms=9, last_consumer_id="bob", last_zone=("z", 9), claims=1)
     assert Cursor.of(item) == popped
     noted = note(popped, 10)
     assert [noted.landed(before) for before in ({**item, "at": 10}, item, {})] == [True, False, False]

@@ -361,13 +361,13 @@ def receipts_without_a_group() -> Any:
 @planted
 def tidying_that_forgets_what_moved() -> Any:
     """Marks are put together without those of what was moved."""
-    true = lease.Lease.tidied
+    true = lease.Lease.compacted
 
-    def tidied(self: Any) -> Any:
+    def compacted(self: Any) -> Any:
         made = true(self)
         return dataclasses.replace(made, marks=(made.marks[0], lease.mark(lease.ACKED, ()), *made.marks[2:]))
 
-    return together(patch.object(lease.Lease, "tidied", tidied), patch.object(lease, "MARKS_MAX", 1))
+    return together(patch.object(lease.Lease, "compacted", compacted), patch.object(lease, "MARKS_MAX", 1))
 
 
 @planted

@@ -127,7 +127,7 @@ class Claimer:
     def claim(self, view: QueueView, want: int) -> Claimed:
         """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
         none was ready, and the acks are still to be carried out. With 0 it only passes what nobody is to get."""
-        if not view.cursor.stands:
+        if not view.cursor.exists:
             view.learn(Cursor.of(self._store.write(cursor_writes.create(view.cursor))))
         passed = 0
         while True:

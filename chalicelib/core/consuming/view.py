@@ -169,7 +169,7 @@ class QueueView:
 
     def would_create(self, now: int) -> bool:
         """Whether a claim would make the cursor."""
-        return not self.cursor.stands and self.waiting_since(now) is not None
+        return not self.cursor.exists and self.waiting_since(now) is not None
 
     def instants_after(self, at_ms: int) -> list[int]:
         """When something more may be ready, as far as is known."""

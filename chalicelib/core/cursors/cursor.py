@@ -121,7 +121,7 @@ class Cursor:
     """What was sent by then and has waited is not delivered."""
     returns: int = 0
     """Counts the transactions that brought dead messages back: redrives, and those of move tasks."""
-    stands: bool = True
+    exists: bool = True
     """False: the item does not exist, since there was no pop yet."""
 
     @classmethod
@@ -149,12 +149,12 @@ class Cursor:
 
     @classmethod
     def fresh(cls, key: Key, start: int, purged_at_ms: int | None = None) -> Cursor:
-        return cls(key, 0, start, {}, purged_at_ms=purged_at_ms, stands=False)
+        return cls(key, 0, start, {}, purged_at_ms=purged_at_ms, exists=False)
 
-    def to_be_made(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
+    def as_created(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
         """The same; a new cursor in the form in which it is created for a consumer of a broadcast group."""
         noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
-        return self if self.stands else noted
+        return self if self.exists else noted
 
     @property
     def consumer(self) -> str:

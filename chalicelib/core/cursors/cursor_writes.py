@@ -172,19 +172,19 @@ def prolong(lease: Lease, deadline: int) -> Change:
     longer = replace(lease, deadline=deadline)
     return Change(
         guards=(*_fence(lease), *lasts_as_seen(lease).guards),
-        effects=(writes.Set(lease.lasting, deadline), *(writes.Set(lease.aging, age) for age in longer.age)),
+        effects=(writes.Set(lease.deadline_path, deadline), *(writes.Set(lease.age_path, age) for age in longer.age)),
         prolonged=(longer,),
     )
 
 
 def lasts_as_seen(lease: Lease) -> Change:
     """Demands that nobody has set the deadline since it was read."""
-    return Change(guards=(writes.Equals(lease.lasting, lease.deadline),))
+    return Change(guards=(writes.Equals(lease.deadline_path, lease.deadline),))
 
 
 def lasts_beyond(lease: Lease, now: int) -> Change:
     """Demands that the lease is not due."""
-    return Change(guards=(writes.AtLeast(lease.lasting, now + 1),))
+    return Change(guards=(writes.AtLeast(lease.deadline_path, now + 1),))
 
 
 def confirm(leases: Iterable[Lease]) -> Change:
@@ -227,8 +227,8 @@ def _fence(lease: Lease) -> tuple[Guard, ...]:
 
 
 def _marked(lease: Lease, marked: bytes) -> Effect:
-    if lease.is_scribbled:
-        return writes.Set(lease.path, [*lease.tidied().listed(), marked])
+    if lease.has_many_marks:
+        return writes.Set(lease.path, [*lease.compacted().listed(), marked])
     return writes.Append(lease.path, [marked])
 
 
@@ -288,7 +288,7 @@ def ack(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> Cha
     if ends(lease, indexes, has_witness):
         return Change(_fence(lease), (writes.Remove(lease.path),))
     acked = mark(ACKED, indexes)
-    guards = _fence(lease) if lease.is_scribbled else (_is_that(lease),)
+    guards = _fence(lease) if lease.has_many_marks else (_is_that(lease),)
     return Change(guards, (_marked(lease, acked),))
 
 
