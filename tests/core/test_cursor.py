@@ -167,7 +167,7 @@ class History:
         if not lease:
             return
         buried = {lease.start + index for index in indexes}
-        if self.apply(steps.write(seen, steps.buried([(lease, indexes)], len(indexes))), buried):
+        if self.apply(steps.write(seen, steps.bury([(lease, indexes)], len(indexes))), buried):
             assert all(before[offset] == lease.token for offset in buried)
             assert self.fates() == before | dict.fromkeys(buried, SETTLED)
 
@@ -388,8 +388,8 @@ def test_messages_whose_lease_was_extended_meanwhile_are_not_buried() -> None:
     assert history.apply(claimed(history.item, "t"))
     seen, lease = history.cursor, history.cursor.leases["t"]
     assert history.apply(steps.write(seen, steps.prolong(lease, lease.deadline + 1)))
-    assert not history.apply(steps.write(seen, steps.buried([(lease, [0])], 1)))
-    assert history.apply(steps.write(seen, steps.buried([(replace(lease, deadline=UNKNOWN_MS), [0])], 1)))
+    assert not history.apply(steps.write(seen, steps.bury([(lease, [0])], 1)))
+    assert history.apply(steps.write(seen, steps.bury([(replace(lease, deadline=UNKNOWN_MS), [0])], 1)))
 
 
 def test_a_move_has_landed_while_any_of_its_new_leases_stands() -> None:
@@ -436,14 +436,14 @@ def test_nothing_that_needs_a_lease_is_written_to_a_full_cursor() -> None:
     full = {f"t{number}": [0, 1, 1_000_500, 1] for number in range(LEASES_MAX)}
     assert history.apply(Write(KEY, (), (Set(("leases",), full),)))
     new = Lease("~u", 0, 1, 1_000_500, 1)
-    for change in (steps.claim("u", 1, None, 1_000_500), steps.set_aside(new), steps.redriven([new], 1)):
+    for change in (steps.claim("u", 1, None, 1_000_500), steps.set_aside(new), steps.redrive([new], 1)):
         assert not history.apply(steps.write(history.cursor, change))
     assert history.apply(steps.write(history.cursor, steps.has_room() + steps.note_pop(None, 0)))
 
 
 def test_a_redrive_knows_its_own_retry() -> None:
     history = History(0)
-    redrive = steps.write(history.cursor, steps.redriven([Lease("~u", 0, 1, 0, 1)], 1))
+    redrive = steps.write(history.cursor, steps.redrive([Lease("~u", 0, 1, 0, 1)], 1))
     assert not redrive.landed(history.item)
     assert history.apply(redrive)
     assert redrive.landed(history.item)

@@ -237,7 +237,7 @@ def _is_that(lease: Lease) -> Guard:
     return writes.Equals((*lease.path, 0), lease.start)
 
 
-def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
+def bury(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
     """Moves messages out of their leases to the dead letters, in one transaction with those, `letters` of which are
     new."""
     change = Change()
@@ -247,7 +247,7 @@ def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Chang
     return change + Change(effects=(writes.Add(("dead",), letters),))
 
 
-def redriven(parked: Sequence[Lease], letters: int) -> Change:
+def redrive(parked: Sequence[Lease], letters: int) -> Change:
     """Brings messages back from the dead letters, `letters` of which the same transaction removes.
 
     `parked` must owe nothing at or above `next`, and nothing that another lease owes. Once read, this stays true for
@@ -256,10 +256,10 @@ def redriven(parked: Sequence[Lease], letters: int) -> Change:
     return _back(parked) + Change(effects=(writes.Add(("dead",), -letters),))
 
 
-def returned(cursor: Cursor, parked: Sequence[Lease]) -> Change:
+def bring_back(cursor: Cursor, parked: Sequence[Lease]) -> Change:
     """Brings dead messages back from a topic, in a transaction that takes their copies out of it.
 
-    `parked`: as of `redriven`. A message that died again after a reset has two copies, so it demands that nothing else
+    `parked`: as of `redrive`. A message that died again after a reset has two copies, so it demands that nothing else
     was brought back since the cursor was read."""
     return no_redrive_since(cursor) + _back(parked)
 
@@ -272,7 +272,7 @@ def _back(parked: Sequence[Lease]) -> Change:
     )
 
 
-def purged(key: Key, letters: int) -> Write:
+def purge(key: Key, letters: int) -> Write:
     """Counts purged letters, in any epoch: resets do not change the count."""
     return Write(key, (writes.Exists(("epoch",)),), (writes.Add(("dead",), -letters),))
 
