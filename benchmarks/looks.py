@@ -4,7 +4,7 @@ in memory, on virtual time. A request to the store takes none."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -106,7 +106,7 @@ class _Charged(Partitions):
 
     def __init__(self) -> None:
         super().__init__(Limits())
-        self.units: Counter[str] = Counter()
+        self.units: defaultdict[str, float] = defaultdict(float)
 
     def charge(self, key: Key, is_write: bool, now: int, units: float) -> None:
         super().charge(key, is_write, now, units)

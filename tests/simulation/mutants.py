@@ -361,13 +361,13 @@ def receipts_without_a_group() -> Any:
 @planted
 def tidying_that_forgets_what_moved() -> Any:
     """Marks are put together without those of what was moved."""
-    true = lease.Lease.tidied
+    true = lease.Lease.compacted
 
-    def tidied(self: Any) -> Any:
+    def compacted(self: Any) -> Any:
         made = true(self)
         return dataclasses.replace(made, marks=(made.marks[0], lease.mark(lease.ACKED, ()), *made.marks[2:]))
 
-    return together(patch.object(lease.Lease, "tidied", tidied), patch.object(lease, "MARKS_MAX", 1))
+    return together(patch.object(lease.Lease, "compacted", compacted), patch.object(lease, "MARKS_MAX", 1))
 
 
 @planted
@@ -458,7 +458,7 @@ def burials_in_two_writes() -> Any:
         now = self._runtime.now()
         try:
             self._store.write(
-                cursor_writes.write(seen, cursor_writes.buried(chosen, sum(len(each) for _, each in chosen)))
+                cursor_writes.write(seen, cursor_writes.bury(chosen, sum(len(each) for _, each in chosen)))
             )
             for old, indexes in chosen:
                 for index in indexes:
@@ -478,9 +478,9 @@ def burials_without_a_fence() -> Any:
     """A message is buried although it was acked since its lease was seen."""
 
     def buried(*args: Any) -> Any:
-        return without(cursor_writes.buried(*args), SizeIs)
+        return without(cursor_writes.bury(*args), SizeIs)
 
-    return patch.object(bury, "buried", buried)
+    return patch.object(bury, "bury", buried)
 
 
 @planted
@@ -515,7 +515,7 @@ def redrives_that_keep_the_letter() -> Any:
 def deaths_that_count_twice() -> Any:
     """A letter that takes the place of an older one counts again."""
     return patch.object(
-        bury, "buried", lambda chosen, _: cursor_writes.buried(chosen, sum(len(each[1]) for each in chosen))
+        bury, "bury", lambda chosen, _: cursor_writes.bury(chosen, sum(len(each[1]) for each in chosen))
     )
 
 

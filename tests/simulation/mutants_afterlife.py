@@ -16,7 +16,7 @@ from tests.simulation.mutants import planted
 @planted
 def purges_that_do_not_count() -> Any:
     """The letters go, and the cursor counts them still."""
-    return patch.object(queue, "purged", lambda cursor, _: cursor_writes.purged(cursor, 0))
+    return patch.object(queue, "purge", lambda cursor, _: cursor_writes.purge(cursor, 0))
 
 
 @planted

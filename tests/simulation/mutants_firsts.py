@@ -31,7 +31,7 @@ def firsts_that_move_with_the_deadline() -> Any:
 
     def prolong(old: Any, deadline: int) -> Any:
         made: Any = cursor_writes.prolong(old, deadline)
-        return dataclasses.replace(made, effects=tuple(each for each in made.effects if each.path != old.aging))
+        return dataclasses.replace(made, effects=tuple(each for each in made.effects if each.path != old.age_path))
 
     return calling(receipt_batch, prolong=prolong)
 

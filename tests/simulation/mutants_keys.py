@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.core.base.cache import BoundedCache
-from chalicelib.core.consuming import claim, key_order, key_plan, view
+from chalicelib.core.consuming import claim, key_plan, view
 from chalicelib.core.consuming.key_plan import Owed
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor_writes import Change
@@ -102,13 +102,13 @@ def more_set_aside_than_allowed() -> Iterator[None]:
 
 def keys_kept_in(kept: type[BoundedCache[Any]]) -> Any:
     """Instances keep the keys of messages in a cache of this type."""
-    true = key_order.KeyOrder.__init__
+    true = key_plan.KeyOrder.__init__
 
     def begin(order: Any, *arguments: Any) -> None:
         true(order, *arguments)
         order._kept = kept()
 
-    return patch.object(key_order.KeyOrder, "__init__", begin)
+    return patch.object(key_plan.KeyOrder, "__init__", begin)
 
 
 @planted
@@ -128,14 +128,14 @@ def keys_of_another_queue() -> Any:
 @planted
 def keys_that_a_weak_read_lacks() -> Any:
     """A message that a weak read does not show yet is taken for one without a key."""
-    true = key_order.KeyOrder._known
+    true = key_plan.KeyOrder._known
 
     def known(self: Any, *args: Any) -> Any:
         weak = copy.copy(self)
         weak._reader = _Weak(self._reader)
         return true(weak, *args)
 
-    return patch.object(key_order.KeyOrder, "_known", known)
+    return patch.object(key_plan.KeyOrder, "_known", known)
 
 
 @planted

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from chalicelib.core.catalogue import topic
 from chalicelib.core.cursors import cursor_writes
-from chalicelib.core.cursors.cursor_writes import returned
+from chalicelib.core.cursors.cursor_writes import bring_back
 from chalicelib.core.dead_letters import bury, dead_letter, move
 from chalicelib.core.dead_letters.dead_letter import DeadLetter
 from chalicelib.core.dead_letters.move import Mover
@@ -81,7 +81,7 @@ def messages_that_are_dropped_without_a_topic() -> Iterator[None]:
         if self.target(group) is not None:
             return true(self, group, cursor, chosen, reason)
         try:
-            self._store.write(cursor_writes.write(cursor, cursor_writes.buried(chosen, 0)))
+            self._store.write(cursor_writes.write(cursor, cursor_writes.bury(chosen, 0)))
         except Refused:
             return []
         return chosen
@@ -98,7 +98,7 @@ def tasks_that_move_in_two_writes() -> Any:
     def send(self: Any, cursor: Any, chosen: Any, topic: Any, messages: Any, also: Any = ()) -> None:
         if also:
             self._write(cursor, [], topic, [(0, message) for message in messages], ())
-            self._store.write_together([cursor_writes.write(cursor, cursor_writes.buried(chosen, 0)), *also])
+            self._store.write_together([cursor_writes.write(cursor, cursor_writes.bury(chosen, 0)), *also])
         else:
             true(self, cursor, chosen, topic, messages)
 
@@ -119,7 +119,7 @@ def tasks_that_go_on_when_they_are_cancelled() -> Any:
 @planted
 def returns_that_nobody_owes() -> Any:
     """A message leaves the dead-letter queue, and is not with its group again."""
-    return patch.object(carrier, "returned", lambda cursor, _: returned(cursor, []))
+    return patch.object(carrier, "bring_back", lambda cursor, _: bring_back(cursor, []))
 
 
 @planted

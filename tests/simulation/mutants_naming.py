@@ -37,7 +37,7 @@ def extensions_that_overwrite_newer_ones() -> Any:
 
     def prolong(old: Any, deadline: int) -> Any:
         made: Any = cursor_writes.prolong(old, deadline)
-        return dataclasses.replace(made, guards=tuple(each for each in made.guards if each.path != old.lasting))
+        return dataclasses.replace(made, guards=tuple(each for each in made.guards if each.path != old.deadline_path))
 
     return calling(receipt_batch, prolong=prolong)
 

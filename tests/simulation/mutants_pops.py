@@ -9,7 +9,7 @@ from unittest.mock import patch
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.rate import Window
 from chalicelib.core.consuming import settle, taker
-from chalicelib.core.consuming.skip import Skipper
+from chalicelib.core.consuming.view import QueueView
 from chalicelib.core.cursors import lease
 from chalicelib.core.cursors.cursor import Cursor, RetryPage
 from chalicelib.core.table.writes import AtMost
@@ -74,7 +74,7 @@ def pages_that_come_back_late() -> Any:
 @planted
 def heads_that_are_gone_unseen() -> Any:
     """A log that was read for where the cursor stood before a reset is taken for all there is."""
-    return patch.object(Skipper, "catch_up", lambda *_: None)
+    return patch.object(QueueView, "is_outrun", property(lambda _: False))
 
 
 @planted

@@ -18,7 +18,8 @@ FORGOTTEN_TOGETHER = 64
 class BoundedCache(Generic[V]):
     """Keeps the most recently used entries, up to `size_max` in total, measured by `size_of` when they are added."""
 
-    def __init__(self, size_max: int = PLACES_MAX, size_of: Callable[[V], int] = lambda _: 1) -> None:
+    def __init__(self, size_max: int = PLACES_MAX, size_of: Callable[[V], int] | None = None) -> None:
+        """`size_of`: by default each entry counts as one."""
         self._size_max, self._size_of = size_max, size_of
         self._kept: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         """Values with their sizes, the most recently used last."""
@@ -35,27 +36,25 @@ class BoundedCache(Generic[V]):
 
     def keep(self, key: Hashable, value: V) -> None:
         """Ignores a value that is too large for the cache; the previous value of this key then stays."""
-        size = self._size_of(value)
+        size = self._size_of(value) if self._size_of else 1
         if size > self._size_max:
             return
         with self._lock:
-            self._drop(key)
+            _, size_before = self._kept.pop(key, (None, 0))
             self._kept[key] = (value, size)
-            self._size += size
+            self._size += size - size_before
             while self._size > self._size_max:
-                self._drop(next(iter(self._kept)))
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._size -= dropped
 
     def forget(self, key: Hashable) -> None:
         with self._lock:
-            self._drop(key)
+            _, size = self._kept.pop(key, (None, 0))
+            self._size -= size
 
     def entries(self) -> list[tuple[Hashable, V]]:
         with self._lock:
             return [(key, value) for key, (value, _) in self._kept.items()]
-
-    def _drop(self, key: Hashable) -> None:
-        if dropped := self._kept.pop(key, None):
-            self._size -= dropped[1]
 
 
 class Caches:
@@ -71,7 +70,7 @@ class Caches:
         self,
         owners_of: Callable[[Any, V], Iterable[str]],
         size_max: int = PLACES_MAX,
-        size_of: Callable[[V], int] = lambda _: 1,
+        size_of: Callable[[V], int] | None = None,
     ) -> BoundedCache[V]:
         """`owners_of`: the owners of an entry, from its key and value. A topic is identified by its id, or by its name
         if the entry lacks the id; a group by its partition."""

@@ -136,8 +136,10 @@ def give_up_at_ms(uptime_ms: int, in_doubt: bool = False) -> int:
     until_ms = uptime_ms + STORE_DEADLINE_MS
     if call is not None:
         until_ms = call.began_at_ms + min(call.waited_ms + STORE_DEADLINE_MS, CALL_MS_MAX)
-    earlier = (_within_ms.get(), None if in_doubt else _part_until_ms.get())
-    return min([until_ms, *(ms for ms in earlier if ms is not None)])
+    for earlier_ms in (_within_ms.get(), None if in_doubt else _part_until_ms.get()):
+        if earlier_ms is not None:
+            until_ms = min(until_ms, earlier_ms)
+    return until_ms
 
 
 @contextmanager

@@ -165,7 +165,7 @@ class Group(GroupSettings):
     def alarm_key(self) -> Key:
         return keys.alarm(self.topic_id, self.name, self.id)
 
-    @property
+    @cached_property
     def is_by_key(self) -> bool:
         """Whether the group is ordered by key."""
         return self.ordered == BY_KEY
@@ -179,7 +179,7 @@ class Group(GroupSettings):
     def has_alarm(self) -> bool:
         return self.alarm is not None and bool(self.alarm.given)
 
-    @property
+    @cached_property
     def is_pushed(self) -> bool:
         """Whether the queue calls the consumer and refuses pops."""
         return self.push is not None and bool(self.push.given)

@@ -182,6 +182,8 @@ class Topic(TopicSettings):
 
     def _expired_ms(self, now: int, later_ms: int) -> int:
         """Retention only grows along the log, so expired messages are always its beginning."""
+        if not self.past_retentions:
+            return now - self.retention_ms
         past = [min(now - retention_ms, until_ms + later_ms) for until_ms, retention_ms in self.past_retentions]
         return max([now - self.retention_ms, *past])
 

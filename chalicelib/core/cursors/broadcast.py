@@ -100,7 +100,7 @@ class Consumers:
         last = newest(cursors)
         if last and is_idle(last, now):
             if is_current:
-                self._forget(group, [cursor for cursor in cursors if cursor.stands], last)
+                self._forget(group, [cursor for cursor in cursors if cursor.exists], last)
             return None
         outdated = [cursor for cursor in cursors if cursor.purged_at_ms != group.purged_at_ms]
         if last is None and outdated:  # resets have left them alone
@@ -111,7 +111,7 @@ class Consumers:
                 self._store.write(note(last, now))
             except Refused:
                 return None
-        return [cursor.to_be_made(now, now, consumer_id) for cursor in cursors]
+        return [cursor.as_created(now, now, consumer_id) for cursor in cursors]
 
     def forget_idle(self, topic: Topic, group: Group, now: int) -> int:
         """Drops consumers that have not popped for `IDLE_CONSUMER_MS`. Returns how many."""
@@ -143,11 +143,11 @@ class Consumers:
                 if purged_at_ms is None or (cursor.purged_at_ms or 0) <= purged_at_ms
             ]
             writes = [
-                reset(cursor, offset, purged_at_ms) if cursor.stands else create(cursor) for cursor, offset in batch
+                reset(cursor, offset, purged_at_ms) if cursor.exists else create(cursor) for cursor, offset in batch
             ]
             for (cursor, offset), outcome in zip(batch, self._each(writes), strict=True):
                 item = outcome.before if isinstance(outcome, Refused) else outcome
-                is_done = cursor.stands and not isinstance(outcome, Refused)
+                is_done = cursor.exists and not isinstance(outcome, Refused)
                 if is_done:
                     self._retries.forget(cursor)
                 elif item:
@@ -170,7 +170,7 @@ class Consumers:
             if last and not is_idle(last, now):
                 cursors = completed(group, range(topic.readers), own, last.consumer)
                 at_ms, by = last.last_pop_at_ms, last.last_consumer_id
-                moving += [(cursors[queue].to_be_made(now, at_ms, by), offset) for queue, offset in targets.items()]
+                moving += [(cursors[queue].as_created(now, at_ms, by), offset) for queue, offset in targets.items()]
         return moving
 
     def _forget(self, group: Group, cursors: Sequence[Cursor], last: Cursor) -> bool:

@@ -75,6 +75,9 @@ class _Sorted(NamedTuple):
     aside: int
 
 
+_NO_LEASES = _Sorted([], [], None, 0, 0, 0)
+
+
 class Decoded(Mapping[str, Lease]):
     """The leases of an item by token, each decoded on access: an ack needs one of thousands."""
 
@@ -118,7 +121,7 @@ class Cursor:
     """Messages that were sent by then and waited are not delivered."""
     returns: int = 0
     """Counts the transactions that brought dead messages back: those of redrives and of move tasks."""
-    stands: bool = True
+    exists: bool = True
     """False: the item does not exist, since no pop has created it."""
 
     @classmethod
@@ -127,7 +130,7 @@ class Cursor:
             key_of(item),
             item["epoch"],
             item["next"][0],
-            Decoded(item["leases"]),
+            Decoded(item["leases"]) if item["leases"] else {},
             item.get("segment"),
             item.get("at"),
             item.get("by") or None,
@@ -146,19 +149,19 @@ class Cursor:
 
     @classmethod
     def fresh(cls, key: Key, start: int, purged_at_ms: int | None = None) -> Cursor:
-        return cls(key, 0, start, {}, purged_at_ms=purged_at_ms, stands=False)
+        return cls(key, 0, start, {}, purged_at_ms=purged_at_ms, exists=False)
 
-    def to_be_made(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
+    def as_created(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
         """The same cursor, ready to be created for a consumer of a broadcast group."""
         noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
-        return self if self.stands else noted
+        return self if self.exists else noted
 
     @property
     def consumer(self) -> str:
         """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of(self.key)
 
-    @property
+    @cached_property
     def queue(self) -> int:
         return keys.queue_of(self.key)
 
@@ -166,6 +169,8 @@ class Cursor:
     def _sorted(self) -> _Sorted:
         """Sorts them in one pass, without a call per lease, since a cursor may have thousands and a pop needs all of
         them. Most have no marks, so they owe all their messages."""
+        if not self.leases:
+            return _NO_LEASES
         leases = self.leases.values()
         owing = [lease for lease in leases if not lease.marks or lease.owed]
         inert = [lease for lease in leases if lease.marks and not lease.owed]
@@ -193,13 +198,16 @@ class Cursor:
         return self._sorted.inert
 
     def due(self, now: int) -> list[Lease]:
-        if self._sorted.soonest is None or not self._sorted.soonest.is_due(now):
+        soonest = self._sorted.soonest
+        if soonest is None or not soonest.is_due(now):
             return []
         return [lease for lease in self.owing if lease.is_due(now)]
 
     def needs_tending(self, now: int, max_attempts: int) -> bool:
         """Whether a claim may have to write something else first: a message has used up its attempts, a retry page is
         due, or there are many leases."""
+        if not (self.leases or self.pages):
+            return False
         if len(self.leases) > LEASES_FEW or any(page.due <= now for page in self.pages.values()):
             return True
         return any(lease.attempt >= max_attempts for lease in self.due(now))
@@ -210,12 +218,15 @@ class Cursor:
 
     def live(self, now: int) -> int:
         """The number of messages leased by consumers."""
-        return self._sorted.leased - sum(len(lease.owed) for lease in self.due(now) if not lease.parked)
+        leased = self._sorted.leased
+        return leased and leased - sum(len(lease.owed) for lease in self.due(now) if not lease.parked)
 
     def retrying(self, now: int) -> int:
         """The number of messages waiting for their retry, including all in pages, some of which may be due."""
-        waiting = self._sorted.parked - sum(len(lease.owed) for lease in self.due(now) if lease.parked)
-        return waiting + sum(page.count for page in self.pages.values())
+        waiting = self._sorted.parked
+        if waiting:
+            waiting -= sum(len(lease.owed) for lease in self.due(now) if lease.parked)
+        return waiting + sum(page.count for page in self.pages.values()) if self.pages else waiting
 
     @property
     def aside(self) -> int:

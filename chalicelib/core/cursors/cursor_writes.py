@@ -39,11 +39,16 @@ class Change:
     """Leases with their new deadlines: without new tokens, the write has landed if all leases have them."""
 
     def __add__(self, other: Change) -> Change:
+        if other is NO_CHANGE:
+            return self
         guards, effects = self.guards + other.guards, self.effects + other.effects
         return Change(guards, effects, self.tokens + other.tokens, self.prolonged + other.prolonged)
 
     def __bool__(self) -> bool:
         return bool(self.effects)
+
+
+NO_CHANGE = Change()
 
 
 def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] = lambda _: None) -> Write:
@@ -140,7 +145,7 @@ def no_redrive_since(cursor: Cursor) -> Change:
     return Change(guards=(is_as_read,))
 
 
-def popped(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
+def note_pop(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
     """Records a claim. A claim without a zone leaves the record of the last one with a zone."""
     noted = () if zone is None else (writes.Set(("zone",), [zone, now]),)
     by = writes.Set(("by",), consumer_id or "")
@@ -167,19 +172,19 @@ def prolong(lease: Lease, deadline: int) -> Change:
     longer = replace(lease, deadline=deadline)
     return Change(
         guards=(*_fence(lease), *lasts_as_seen(lease).guards),
-        effects=(writes.Set(lease.lasting, deadline), *(writes.Set(lease.aging, age) for age in longer.age)),
+        effects=(writes.Set(lease.deadline_path, deadline), *(writes.Set(lease.age_path, age) for age in longer.age)),
         prolonged=(longer,),
     )
 
 
 def lasts_as_seen(lease: Lease) -> Change:
     """Demands that the deadline has not changed since it was read."""
-    return Change(guards=(writes.Equals(lease.lasting, lease.deadline),))
+    return Change(guards=(writes.Equals(lease.deadline_path, lease.deadline),))
 
 
 def lasts_beyond(lease: Lease, now: int) -> Change:
     """Demands that the lease is not due."""
-    return Change(guards=(writes.AtLeast(lease.lasting, now + 1),))
+    return Change(guards=(writes.AtLeast(lease.deadline_path, now + 1),))
 
 
 def confirm(leases: Iterable[Lease]) -> Change:
@@ -197,6 +202,8 @@ def has_room() -> Change:
 def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = PRUNED_MAX) -> Change:
     """Removes leases that owe nothing: fully acked ones at once, witnesses when they are old or too many. They are
     inert, so any write may remove them at any time. `touched`: tokens that the same write changes."""
+    if not cursor.inert:
+        return NO_CHANGE
     inert = [lease for lease in cursor.inert if lease.token not in touched]
     witnesses = sorted((lease for lease in inert if lease.is_witness), key=lambda lease: -lease.deadline)
     done = [lease for lease in inert if not lease.is_witness]
@@ -206,9 +213,10 @@ def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = P
     return forget([*done, *old][:most])
 
 
-def forget(inert: Iterable[Lease]) -> Change:
+def forget(leases: Sequence[Lease]) -> Change:
     """Removes leases that owe nothing, if they still exist."""
-    leases = list(inert)
+    if not leases:
+        return NO_CHANGE
     guards = tuple(writes.Either(writes.Absent(lease.path), _is_that(lease)) for lease in leases)
     return Change(guards, tuple(writes.Remove(lease.path) for lease in leases))
 
@@ -219,8 +227,8 @@ def _fence(lease: Lease) -> tuple[Guard, ...]:
 
 
 def _marked(lease: Lease, marked: bytes) -> Effect:
-    if lease.is_scribbled:
-        return writes.Set(lease.path, [*lease.tidied().listed(), marked])
+    if lease.has_many_marks:
+        return writes.Set(lease.path, [*lease.compacted().listed(), marked])
     return writes.Append(lease.path, [marked])
 
 
@@ -230,7 +238,7 @@ def _is_that(lease: Lease) -> Guard:
     return writes.Equals((*lease.path, 0), lease.start)
 
 
-def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
+def bury(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
     """Moves messages out of their leases to the dead letters, in one transaction with those, `letters` of which are
     new."""
     change = Change()
@@ -240,7 +248,7 @@ def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Chang
     return change + Change(effects=(writes.Add(("dead",), letters),))
 
 
-def redriven(parked: Sequence[Lease], letters: int) -> Change:
+def redrive(parked: Sequence[Lease], letters: int) -> Change:
     """Brings messages back from the dead letters, `letters` of which the same transaction removes.
 
     `parked` must owe nothing at or above `next`, and nothing that another lease owes. Once read, this holds for the
@@ -249,10 +257,10 @@ def redriven(parked: Sequence[Lease], letters: int) -> Change:
     return _back(parked) + Change(effects=(writes.Add(("dead",), -letters),))
 
 
-def returned(cursor: Cursor, parked: Sequence[Lease]) -> Change:
+def bring_back(cursor: Cursor, parked: Sequence[Lease]) -> Change:
     """Brings dead messages back from a topic, in a transaction that takes their copies out of it.
 
-    `parked`: as of `redriven`. A message that died again after a reset has two copies, so it demands that nothing else
+    `parked`: as of `redrive`. A message that died again after a reset has two copies, so it demands that nothing else
     was brought back since the cursor was read."""
     return no_redrive_since(cursor) + _back(parked)
 
@@ -265,7 +273,7 @@ def _back(parked: Sequence[Lease]) -> Change:
     )
 
 
-def purged(key: Key, letters: int) -> Write:
+def purge(key: Key, letters: int) -> Write:
     """Subtracts purged letters, in any epoch: resets do not change the count."""
     return Write(key, (writes.Exists(("epoch",)),), (writes.Add(("dead",), -letters),))
 
@@ -281,7 +289,7 @@ def ack(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> Cha
     if ends(lease, indexes, has_witness):
         return Change(_fence(lease), (writes.Remove(lease.path),))
     acked = mark(ACKED, indexes)
-    guards = _fence(lease) if lease.is_scribbled else (_is_that(lease),)
+    guards = _fence(lease) if lease.has_many_marks else (_is_that(lease),)
     return Change(guards, (_marked(lease, acked),))
 
 

@@ -47,7 +47,7 @@ SPLIT_CHARS = 6
 UNKNOWN_MS = 0
 """The deadline of a lease of which only a receipt is known."""
 
-_FATES_KEPT_MAX = 4_096
+_STATES_KEPT_MAX = 4_096
 """Decoded marks cached by one instance: most leases have none, or the same as a moment ago."""
 _LEASES_KEPT_MAX = 16_384
 """Leases cached by one instance: a cursor with thousands of them mostly changes by one at a time."""
@@ -76,16 +76,16 @@ def runs(indexes: Iterable[int]) -> list[range]:
     return unbroken
 
 
-class Fates(NamedTuple):
-    """The indexes of a lease's messages by their fate."""
+class MessageStates(NamedTuple):
+    """The indexes of a lease's messages by their state."""
 
     owed: tuple[int, ...]
     acked: frozenset[int]
     moved: frozenset[int]
 
 
-@lru_cache(_FATES_KEPT_MAX)
-def _fates(count: int, marks: tuple[bytes, ...]) -> Fates:
+@lru_cache(_STATES_KEPT_MAX)
+def _states(count: int, marks: tuple[bytes, ...]) -> MessageStates:
     """If two marks name one message, the first counts."""
     left, acked, moved = (1 << count) - 1, 0, 0
     for marked in marks:
@@ -95,7 +95,7 @@ def _fates(count: int, marks: tuple[bytes, ...]) -> Fates:
             acked |= fresh
         else:
             moved |= fresh
-    return Fates(tuple(_indexes(left)), frozenset(_indexes(acked)), frozenset(_indexes(moved)))
+    return MessageStates(tuple(_indexes(left)), frozenset(_indexes(acked)), frozenset(_indexes(moved)))
 
 
 def _indexes(mask: int) -> Iterator[int]:
@@ -137,15 +137,15 @@ class Lease:
     @property
     def size(self) -> int:
         """The length of the list. Every mark adds to it, so it is the lease's version."""
-        return 4 + len(self.age) + len(self.marks)
+        return 4 + (self.first_at_ms is not None) + len(self.marks)
 
     @property
-    def lasting(self) -> Path:
+    def deadline_path(self) -> Path:
         """The path of its deadline."""
         return (*self.path, 2)
 
     @property
-    def aging(self) -> Path:
+    def age_path(self) -> Path:
         """The path of its age, if it has one."""
         return (*self.path, 4)
 
@@ -168,27 +168,27 @@ class Lease:
         return CONFIRMED in self.marks
 
     @property
-    def is_scribbled(self) -> bool:
+    def has_many_marks(self) -> bool:
         """Whether merging its marks would help."""
         return sum(len(marked) > 1 for marked in self.marks) >= MARKS_MAX
 
-    def tidied(self) -> Lease:
+    def compacted(self) -> Lease:
         """The same lease with the same length, and all its marks merged into the first two."""
         told = (mark(ACKED, self.acked), mark(MOVED, self.moved))
         return replace(self, marks=(*told, *[mark(ACKED, ())] * (len(self.marks) - len(told))))
 
     @property
     def acked(self) -> frozenset[int]:
-        return _fates(self.count, self.marks).acked
+        return _states(self.count, self.marks).acked
 
     @property
     def moved(self) -> frozenset[int]:
-        return _fates(self.count, self.marks).moved
+        return _states(self.count, self.marks).moved
 
     @property
     def owed(self) -> tuple[int, ...]:
         """The indexes that are not settled, in order."""
-        return _fates(self.count, self.marks).owed
+        return _states(self.count, self.marks).owed
 
     @property
     def offsets(self) -> range:

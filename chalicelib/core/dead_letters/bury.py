@@ -8,7 +8,7 @@ from chalicelib.core.base.limits import TAKEOVERS_MAX
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.cursors.cursor import Cursor, read_again
-from chalicelib.core.cursors.cursor_writes import buried, write
+from chalicelib.core.cursors.cursor_writes import bury, write
 from chalicelib.core.cursors.lease import Lease
 from chalicelib.core.dead_letters import dead_letter
 from chalicelib.core.dead_letters.dead_letter import DeadLetter
@@ -73,7 +73,7 @@ class Burial:
         there = self._there(cursor, letters)
         puts = [dead_letter.put(letter, letter.key in there) for letter in letters]
         try:
-            self._store.write_together([write(cursor, buried(chosen, len(letters) - len(there))), *puts])
+            self._store.write_together([write(cursor, bury(chosen, len(letters) - len(there))), *puts])
         except Refused:
             return []
         return chosen

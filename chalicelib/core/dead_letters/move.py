@@ -26,7 +26,7 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import DELAYS, Topic
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.cursors.cursor_writes import buried, write
+from chalicelib.core.cursors.cursor_writes import bury, write
 from chalicelib.core.cursors.lease import Lease, runs
 from chalicelib.core.delays import Delays
 from chalicelib.core.delays.decision import wait
@@ -105,7 +105,7 @@ class Mover:
         waits = [
             wait(topic.id, message.queue, message.due_ms, entry) for message, entry in zip(waiting, stored, strict=True)
         ]
-        leaving = write(cursor, buried(chosen, 0))
+        leaving = write(cursor, bury(chosen, 0))
         self._store.write_together([leaving, topics.begin(topic, DELAYS), *also, *waits])
 
     def _deliver(self, topic: Topic, counts: Counter[int]) -> None:

@@ -13,7 +13,7 @@ from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, read_again
-from chalicelib.core.cursors.cursor_writes import redriven, write
+from chalicelib.core.cursors.cursor_writes import redrive, write
 from chalicelib.core.cursors.lease import parked, runs
 from chalicelib.core.dead_letters import dead_letter
 from chalicelib.core.dead_letters.dead_letter import DeadLetter, RedriveResult
@@ -85,7 +85,7 @@ class Redrive:
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
             self._agenda.note_ready(topic)
             now = self._runtime.now()
-            change = redriven([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))
+            change = redrive([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))
             try:
                 self._store.write_together([write(cursor, change), *map(dead_letter.remove, chosen)])
             except Refused:

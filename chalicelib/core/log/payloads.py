@@ -64,7 +64,7 @@ class Payloads:
                 messages[entry.id] = kept[1]
             else:
                 missing.append(entry)
-        for entry, data in zip(missing, self._read(topic_id, missing), strict=True):
+        for entry, data in zip(missing, self._read(topic_id, missing) if missing else (), strict=True):
             if data is not None:
                 messages[entry.id] = _unpacked(entry, data)
                 self._kept.keep((topic_id, entry.id), (entry.wire_bytes, messages[entry.id]))
@@ -81,7 +81,8 @@ class Payloads:
     def _read(self, topic_id: str, entries: list[Entry]) -> list[bytes | None]:
         wanted = payload_keys(topic_id, entries)
         pieces = self._pieces(wanted, strong=False)
-        pieces |= self._pieces([key for key in wanted if key not in pieces], strong=True)
+        if left := [key for key in wanted if key not in pieces]:
+            pieces |= self._pieces(left, strong=True)
         return [self._data(topic_id, entry, pieces) for entry in entries]
 
     def _pieces(self, wanted: list[Key], strong: bool) -> dict[Key, bytes]:

@@ -6,7 +6,7 @@ writer computes the same key and offsets are dense without a head item. `docs/ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from struct import Struct
@@ -105,7 +105,7 @@ class Entry:
         numbers = [self.count, self.stored_at_ms, self.wire_bytes, *rare]
         content = len(self.id) + len(self.codec) + len(self.data)
         names = _NAMES_BYTES + len(rare) * _RARE_NAME_BYTES
-        return names + content + sum(map(_number_bytes, numbers))
+        return names + content + _numbers_bytes(numbers)
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""
@@ -122,9 +122,9 @@ def _pointer(packed: bytes) -> Entry:
     return Entry(entry_id, count, stored_at_ms, codec, wire_bytes, None, pieces, least_ttl_ms, first_sent_at_ms)
 
 
-def _number_bytes(number: int) -> int:
-    """One for each two significant digits, and one more."""
-    return 1 + (len(str(number).rstrip("0")) + 1) // 2
+def _numbers_bytes(numbers: Sequence[int]) -> int:
+    """One for each two significant digits, and one more for each number."""
+    return sum([1 + (len(str(number).rstrip("0")) + 1) // 2 for number in numbers])
 
 
 def pieces_of(data: bytes) -> list[bytes]:
@@ -144,7 +144,7 @@ class Segment:
 
     @classmethod
     def of(cls, item: Item) -> Segment:
-        entries = tuple(Entry.of(entry) for entry in item["entries"])
+        entries = tuple(map(Entry.of, item["entries"]))
         base = keys.number_of(item["sk"])
         return cls(item["pk"], base, item["end"], item["bytes"], entries, "closed" in item, item.get("left"))
 
@@ -160,16 +160,18 @@ class Segment:
     @cached_property
     def placed(self) -> tuple[tuple[int, Entry], ...]:
         """The entries, each with the offset of its first message."""
-        return tuple(self._placed())
+        placed, offset = [], self.base
+        for entry in self.entries:
+            placed.append((offset, entry))
+            offset += entry.count
+        return tuple(placed)
 
     def offset_of(self, entry_id: bytes) -> int | None:
-        return next((offset for offset, entry in self.placed if entry.id == entry_id), None)
-
-    def _placed(self) -> Iterator[tuple[int, Entry]]:
-        offset = self.base
-        for entry in self.entries:
-            yield offset, entry
-            offset += entry.count
+        """Searches from the end, where the caller of an append finds its own entry."""
+        for offset, entry in reversed(self.placed):
+            if entry.id == entry_id:
+                return offset
+        return None
 
 
 HAS_ROOM = writes.Either(writes.Absent(("end",)), writes.AtMost(("bytes",), SEGMENT_FULL_BYTES - 1))

@@ -86,7 +86,8 @@ class LogWriter:
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         try:
             self._agenda.note_ready(topic)
-            self.index(topic, entries)
+            if topic.index_keys:
+                self.index(topic, entries)
             for tried, most_ms in enumerate(_PAUSES_MS):
                 waiting = [appending for appending in appendings if appending.first is None]
                 if not waiting:

@@ -23,7 +23,7 @@ from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.receipt_batch import Owed
 from chalicelib.core.consuming.settle import Take
 from chalicelib.core.cursors.cursor import Cursor, read_again
-from chalicelib.core.cursors.cursor_writes import buried, create, returned, write
+from chalicelib.core.cursors.cursor_writes import bring_back, bury, create, write
 from chalicelib.core.cursors.lease import Lease, parked, runs
 from chalicelib.core.dead_letters import DeadLetters
 from chalicelib.core.dead_letters.bury import together
@@ -103,10 +103,10 @@ class Carrier:
             self._agenda.appoint(CHECK, target.topic.name, ALWAYS_MS)
         self._agenda.note_ready(target.topic)
         now = self._runtime.now()
-        change = returned(owing, [parked(self._runtime, run, now, attempt=0) for run in back])
+        change = bring_back(owing, [parked(self._runtime, run, now, attempt=0) for run in back])
         by_lease = [(lease, [copy.place for copy in taken if copy.lease is lease]) for lease, _ in chosen]
         leaving = [(lease, places) for lease, places in by_lease if places]
-        leaves = write(cursor, buried(leaving, 0))
+        leaves = write(cursor, bury(leaving, 0))
         self._store.write_together([leaves, write(owing, change), groups.stands(target.group), count(len(taken))])
         self._stored(target.topic)
         return leaving

@@ -84,6 +84,11 @@ def page_of(queue: int) -> int:
     return queue // CURSORS_IN_PAGE
 
 
+def queues_of(page: int, queues: int) -> range:
+    """The queues with cursors in this page, of so many in all."""
+    return range(page * CURSORS_IN_PAGE, min((page + 1) * CURSORS_IN_PAGE, queues))
+
+
 def group(topic_id: str, name: str) -> Key:
     return Key(group_partition(topic_id, name), SETTINGS)
 
