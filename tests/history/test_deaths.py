@@ -8,13 +8,16 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.base.limits import STORE_DEADLINE_MS
-from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import LATE_MS, NEVER_MS, Asked, History, Moved, Purge, Redrive, Reset, Rules, Settled, Tasks
-from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
+from tests.history.facts import LATE_MS, NEVER_MS, Asked, Moved, Purge, Redrive, Reset, Sent, Settled, Tasks
+from tests.history.history import OFF_MS, SKEW_MS, History, Rules
+from tests.history.pops import REQUESTS_MS_MAX
 
 GONE = "the message was lost: its payload is gone from the store"
 NOBODY_GOT_IT = "undelivered_messages_do_not_die"
+LASTS = "a_lease_lasts_as_long_as_asked"
+SAME = "a_repeated_attempt_gets_the_same_messages"
+COUNTS = "attempts_count_up"
 
 
 @pytest.mark.parametrize(
@@ -82,14 +85,14 @@ def attempt(began_ms: int, at_ms: int, receipts: list[str] | None) -> Asked:
     return Asked("g", began_ms, 0, at_ms, attempt_id="a", receipts=receipts)
 
 
-@pytest.mark.parametrize(("spent_at_ms", "wrong"), [(NEVER_MS, 1), (200 + SKEW_MS + 1, 1), (200 + SKEW_MS, 0)])
-def test_a_repeat_brings_more_only_of_what_may_have_expired(spent_at_ms: int, wrong: int) -> None:
+@pytest.mark.parametrize(("ttl_ms", "is_wrong"), [(None, True), (200 + SKEW_MS + 1, True), (200 + SKEW_MS, False)])
+def test_a_repeat_brings_more_only_of_what_may_have_expired(ttl_ms: int | None, is_wrong: bool) -> None:
     """By the clock of the first call its time to live was over, by that of the second not: seed 20035366 of a run."""
     kept, spent = delivered("r", 200, 5_000), replace(delivered("s", 400, 5_000), place=(0, 1))
     pops = [attempt(100, 200, ["r"]), attempt(300, 400, ["r", "s"])]
-    judged = History(delivered=[kept, spent], pops=pops)
-    ends = {kept.place: NEVER_MS, spent.place: spent_at_ms}
-    assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
+    judged = History(delivered=[kept, spent], pops=pops, log={spent.place: "b"})
+    judged.sent = [Sent("b", None, 0, spent.place, ttl_ms=ttl_ms)]
+    assert (SAME in broken(judged)) == is_wrong
 
 
 @pytest.mark.parametrize(("expired_kept_ms", "is_wrong"), [(100, False), (10_000, True)])
@@ -102,11 +105,11 @@ def test_a_repeat_need_not_bring_what_was_removed(expired_kept_ms: int, is_wrong
 
 
 @pytest.mark.parametrize(
-    ("ordered", "expired_ms", "lost_ms", "wrong"),
-    [(True, 150, NEVER_MS, 0), (False, 150, NEVER_MS, 1), (True, NEVER_MS, 200, 0), (True, NEVER_MS, 201, 1)],
+    ("ordered", "ttl_ms", "lost_ms", "is_wrong"),
+    [(True, 150, NEVER_MS, False), (False, 150, NEVER_MS, True), (True, None, 200, False), (True, None, 201, True)],
 )
 def test_a_repeat_of_an_ordered_group_brings_what_a_gone_one_held_up(
-    ordered: bool, expired_ms: int, lost_ms: int, wrong: int
+    ordered: bool, ttl_ms: int | None, lost_ms: int, is_wrong: bool
 ) -> None:
     """The first call could not settle it, or did not hear that it had: seeds 20046231 and 84027572 of runs."""
     held_up = replace(delivered("s", 400, 5_000), place=(0, 1))
@@ -114,14 +117,8 @@ def test_a_repeat_of_an_ordered_group_brings_what_a_gone_one_held_up(
     judged = History(delivered=[replace(delivered("r", 200, 5_000), place=(1, 0)), held_up], pops=pops)
     judged.rules = {"g": Rules(5, 10, ordered=ordered)}
     judged.log = {(0, 0): "gone", (0, 1): "b", (1, 0): "a"}
-    judged.lost = {(0, 0): lost_ms}
-    ends = {(0, 0): expired_ms, (0, 1): NEVER_MS, (1, 0): NEVER_MS}
-    assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
-
-
-LASTS = "a_lease_lasts_as_long_as_asked"
-SAME = "a_repeated_attempt_gets_the_same_messages"
-COUNTS = "attempts_count_up"
+    judged.sent, judged.lost = [Sent("gone", None, 0, (0, 0), ttl_ms=ttl_ms)], {(0, 0): lost_ms}
+    assert (SAME in broken(judged)) == is_wrong
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFoun
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
-from tests.history.aftermath import take_all
 from tests.history.caller import Caller
-from tests.history.facts import Acted, Delivered, History, Sent
+from tests.history.facts import Acted, Delivered, Sent
+from tests.history.final_state import take_all
+from tests.history.history import History
 from tests.load import journal
 from tests.load.clock import now, sleep
 from tests.load.journal import Journal

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from unittest import mock
 from uuid import uuid4
 
 from chalicelib.base.limits import EXPIRED_KEPT_MS, RETENTION_MS_MIN
@@ -16,8 +15,9 @@ from chalicelib.catalogue.zones import Zones
 from chalicelib.service import Service
 from chalicelib.store.dynamodb import table
 from tests.history import checker
-from tests.history.aftermath import read_dead, read_log
-from tests.history.facts import NEVER_MS, History, Place
+from tests.history.facts import NEVER_MS, Place
+from tests.history.final_state import read_dead, read_log
+from tests.history.history import History
 from tests.history.transactions import note_places
 from tests.load import brief, journal, kinds, processes, proxy
 from tests.load.aftermath import Outside, Watch, ask_at_last, drain
@@ -107,8 +107,8 @@ def play(endpoint: str, plan: Plan, folder: Path) -> Report:
         report = Report(history, [], between.did, exits)
         if "brief" in plan.features:
             report.brief, report.violations = brief.judged(service, brief.name_of(topic.name), folder / brief.FOLDER)
-    with mock.patch.multiple(checker, SKEW_MS=2 * plan.skew_ms, OFF_MS=plan.skew_ms):
-        report.violations += checker.violations(history)
+    history.skew_ms, history.off_ms = 2 * plan.skew_ms, plan.skew_ms
+    report.violations += checker.violations(history)
     return report
 
 

@@ -16,7 +16,8 @@ from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from traceback import format_exc
 
-from tests.history.facts import NEVER_MS, History, Moved
+from tests.history.facts import NEVER_MS, Moved
+from tests.history.history import History
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.planted import finding
 from tests.simulation.reach import measured, tables

@@ -10,8 +10,8 @@ from random import Random
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
-from tests.history.aftermath import take_all
 from tests.history.caller import Caller
+from tests.history.final_state import take_all
 from tests.load.brief import lost, out_of_place
 from tests.simulation.actors import Working
 from tests.simulation.faulty_store import NONE

@@ -15,8 +15,8 @@ from chalicelib.log.segment import Entry
 from chalicelib.table import keys
 from chalicelib.table.keys import queue_of
 from chalicelib.table.writes import Key
-from tests.history import checker
-from tests.history.facts import History, Place, Sent
+from tests.history.facts import Place, Sent
+from tests.history.history import History
 from tests.simulation.faulty_store import PastStore
 
 RECOVERED_MS = 2_500
@@ -140,7 +140,7 @@ def _crowded(versions: Versions, history: History) -> Iterator[str]:
     """Claims that left more in flight than allowed, at the instants when the store carried them out."""
     for key, of_one in groupby(versions, key=lambda version: version[0]):
         if rules := history.rules.get(_group(key)):
-            for change, count in _claims(list(of_one)):
+            for change, count in _claims(list(of_one), history.off_ms):
                 if count > rules.max_in_flight:
                     yield (
                         f"{_group(key)} had {count} in flight in queue {queue_of(key)} at {change.at_ms},"
@@ -161,14 +161,14 @@ def _changes(versions: Versions) -> Iterator[_Change]:
         yield _Change(before, at_ms, after)
 
 
-def _claims(versions: Versions) -> Iterator[tuple[_Change, int]]:
+def _claims(versions: Versions, off_ms: int) -> Iterator[tuple[_Change, int]]:
     """Each claim, and how many messages were in flight after it, by whichever clock.
 
     A lease that had run out before its holder extended it does not count: that needs no room, and takes none from
     those who have claimed since."""
     counted: set[str] = set()
     for change in _changes(versions):
-        until_ms = change.at_ms + checker.OFF_MS
+        until_ms = change.at_ms + off_ms
         held = {offset for lease in _running(change.before, counted, until_ms) for offset in lease.owed_offsets}
         counted -= set(_prolonged(change, until_ms))
         counted |= {lease.token for lease in change.new if change.is_claim or held.issuperset(lease.owed_offsets)}

@@ -15,8 +15,9 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.log import reader, tails
 from chalicelib.service import Service
 from chalicelib.upkeep import sweeps
-from tests.history.aftermath import read_log
-from tests.history.facts import NEVER_MS, History, Look
+from tests.history.facts import NEVER_MS, Look
+from tests.history.final_state import read_log
+from tests.history.history import History
 from tests.simulation.faulty_store import NONE
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from chalicelib.base.message import parse_message_id
 from chalicelib.service import Service
 from chalicelib.table import keys
-from tests.history.aftermath import read_log
-from tests.history.facts import History, Place
+from tests.history.facts import Place
+from tests.history.final_state import read_log
+from tests.history.history import History
 from tests.simulation.faulty_store import NONE
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from chalicelib.log.packing import unpack
 from chalicelib.log.segment import Entry
 from chalicelib.service import Service
 from chalicelib.table import keys
-from tests.history.aftermath import messages_of
-from tests.history.facts import NEVER_MS, History, Moved
+from tests.history.facts import NEVER_MS, Moved
+from tests.history.final_state import messages_of
+from tests.history.history import History
 from tests.simulation.faulty_store import PastStore
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from chalicelib.base.limits import SET_ASIDE_MAX
 from chalicelib.catalogue.group import BY_KEY
-from tests.history.checker import SKEW_MS
+from tests.history.history import SKEW_MS
 from tests.simulation.expiring import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from chalicelib.admin import groups, sqs_queues
 from chalicelib.catalogue.group import NOW
 from chalicelib.service import Service
-from tests.history.purges import APART_MS
+from tests.history.case import PURGE_APART_MS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -33,5 +33,8 @@ class Emptier:
 @contextmanager
 def clocks_apart(ms: int) -> Iterator[None]:
     """Purges allow for clocks that differ as those of most histories do, those of queues for any."""
-    with patch.object(groups, "CLOCKS_APART_MS", min(ms, APART_MS)), patch.object(sqs_queues, "CLOCKS_APART_MS", ms):
+    with (
+        patch.object(groups, "CLOCKS_APART_MS", min(ms, PURGE_APART_MS)),
+        patch.object(sqs_queues, "CLOCKS_APART_MS", ms),
+    ):
         yield

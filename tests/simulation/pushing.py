@@ -18,9 +18,10 @@ from chalicelib.catalogue.push import Push
 from chalicelib.push import dispatcher, slots
 from chalicelib.push.outside import Answer, Outside
 from chalicelib.service import Service
-from tests.history.aftermath import read_dead, take_all
 from tests.history.caller import PADDED
-from tests.history.facts import Called, History, Rules, Settled
+from tests.history.facts import Called, Settled
+from tests.history.final_state import read_dead, take_all
+from tests.history.history import History, Rules
 from tests.simulation.faulty_store import NONE
 from tests.support.scheduler import Killed
 

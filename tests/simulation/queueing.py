@@ -28,8 +28,9 @@ from chalicelib.service import Service
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key
-from tests.history.facts import NEVER_MS, Acted, History, QueueLeft
-from tests.history.queues import ENDS, KNOWN_MS
+from tests.history.facts import NEVER_MS, Acted, QueueLeft
+from tests.history.history import History
+from tests.history.sqs_queues import ENDS, KNOWN_MS
 from tests.simulation.faulty_store import PastStore
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from chalicelib.base.message import Stored
 from chalicelib.catalogue.topic import Topic
 from chalicelib.reading.trace import DEAD, SETTLED
 from chalicelib.service import Service
-from tests.history.aftermath import messages_of
 from tests.history.caller import PADDED
 from tests.history.facts import Place, Shown
+from tests.history.final_state import messages_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -21,9 +21,10 @@ from chalicelib.moves.tasks import NoTask, TaskRuns
 from chalicelib.service import Service
 from chalicelib.store import Range
 from chalicelib.table import keys
-from tests.history.aftermath import messages_of
 from tests.history.caller import PADDED
-from tests.history.facts import NEVER_MS, History
+from tests.history.facts import NEVER_MS
+from tests.history.final_state import messages_of
+from tests.history.history import History
 from tests.simulation.faulty_store import NONE
 from tests.simulation.moving import TOPIC
 

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.table.writes import Key
-from tests.history.facts import History, Rules
+from tests.history.history import History, Rules
 from tests.simulation.cursors import Versions, _crowded
 
 NOW = 1_000_000

@@ -14,7 +14,8 @@ from unittest.mock import patch
 import pytest
 
 from chalicelib.catalogue.group import BY_KEY
-from tests.history.facts import NEVER_MS, History
+from tests.history.facts import NEVER_MS
+from tests.history.history import History
 from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
 from tests.history.transactions import ENDED
 from tests.simulation import __main__

@@ -15,7 +15,8 @@ from chalicelib.catalogue import alarm
 from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 from chalicelib.store import Keys
-from tests.history.facts import AlarmChange, History
+from tests.history.facts import AlarmChange
+from tests.history.history import History
 from tests.simulation.faulty_store import PastStore
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from chalicelib.store import Keys, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Key
 from local.memory.meter import Meter
-from tests.history import checker
-from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
-from tests.history.checker import SKEW_MS
-from tests.history.facts import Delivered, History, Paused, Rules, Settled
+from tests.history.checker import violations
+from tests.history.facts import Delivered, Paused, Settled
+from tests.history.final_state import read_dead, read_log, take_all
+from tests.history.history import SKEW_MS, History, Rules
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller, note_places
 from tests.simulation import moving, pushing, queueing, reading, returning
@@ -90,7 +90,11 @@ class World:
         self._intruders = Intruders(self, self._random)
         self._attempts: dict[str, int] = {}
         self.history = History(
-            dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
+            skew_ms=self._plan.apart_ms,
+            off_ms=self._plan.apart_ms - self._plan.skew_ms // 2,
+            dedup_ms=self._plan.dedup_ms,
+            retention_ms=self._plan.retention_ms,
+            expired_kept_ms=KEPT_MS,
         )
         self.history.aside_max = self._plan.aside_max
         self._outage: Outage = beside._outage if beside else NEVER
@@ -160,11 +164,10 @@ class World:
             yield returning.short_holds()
 
     def _verdict(self) -> list[str]:
-        with patch.multiple(checker, SKEW_MS=self._plan.apart_ms, OFF_MS=self._plan.apart_ms - self._plan.skew_ms // 2):
-            remember(self._store, self.now_topic, self.history)
-            self.history.unappointed = list(unappointed(self._store))
-            queueing.note_queues(self._store, self.queue_names, self._plan.over_json, self.history)
-            return checker.violations(self.history)
+        remember(self._store, self.now_topic, self.history)
+        self.history.unappointed = list(unappointed(self._store))
+        queueing.note_queues(self._store, self.queue_names, self._plan.over_json, self.history)
+        return violations(self.history)
 
     def _spawn_all(self) -> None:
         plan = self._plan

@@ -2,48 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE
-from tests.history import moves
-from tests.history.facts import LATE_MS, NEVER_MS, Delivered, History, Place, Settled
-
-if TYPE_CHECKING:
-    from tests.history.checker import Case
-
-MOVES = ("extend", "nack", "bury")
-DONE = ("ok", "unknown")
-
-
-def names_more(history: History, group: str) -> bool:
-    return _rule(history, group) in (BY_DELIVERY, BY_MESSAGE)
-
-
-def names_messages(history: History, group: str) -> bool:
-    return _rule(history, group) == BY_MESSAGE
-
-
-def _rule(history: History, group: str) -> str:
-    rules = history.rules.get(group)
-    return rules.settle_by if rules else ""
+from chalicelib.catalogue.group import BY_DELIVERY
+from tests.history import moves, settle_by
+from tests.history.case import Case
+from tests.history.facts import NEVER_MS, Delivered, Settled
 
 
 def confirms_what_moved(case: Case, group: str, settled: Settled) -> bool:
     """Whether it is a late ack of a dead message that has moved: where receipts name more than leases, the cursor keeps
     nothing that could tell it from an ack of what is settled."""
-    may_be = settled.verb == "ack" and names_more(case.history, group)
+    may_be = settled.verb == "ack" and settle_by.names_more(case.history, group)
     return may_be and moves.had_moved(case.history, group, settled.place, settled.at_ms)
-
-
-def may_have_counted(history: History, fact: Settled) -> bool:
-    """Whether it was carried out, or may have been. One whose first reply was lost is refused if another pop took its
-    message by then, since nothing is left to know it by."""
-    if fact.outcome in DONE:
-        return True
-    is_in_doubt = fact.is_troubled and fact.verb in MOVES and fact.outcome == "LeaseLost"
-    return is_in_doubt and _is_taken_meanwhile(history, fact)
 
 
 def may_have_acked(case: Case, ack: Settled) -> bool:
@@ -51,43 +22,15 @@ def may_have_acked(case: Case, ack: Settled) -> bool:
     if its write came again when an extension had made the same lease last longer."""
     others = case.settled[ack.group, ack.place]
     is_extended = any(
-        other.verb == "extend" and other.outcome in DONE and other.at_ms >= ack.began_ms for other in others
+        other.verb == "extend" and other.outcome in settle_by.DONE and other.at_ms >= ack.began_ms for other in others
     )
-    comes_again = ack.is_troubled and ack.outcome == "LeaseLost" and _rule(case.history, ack.group) == BY_DELIVERY
-    return ack.outcome in DONE or (comes_again and is_extended)
+    comes_again = (
+        ack.is_troubled and ack.outcome == "LeaseLost" and settle_by.rule(case.history, ack.group) == BY_DELIVERY
+    )
+    return ack.outcome in settle_by.DONE or (comes_again and is_extended)
 
 
-def _is_taken_meanwhile(history: History, fact: Settled) -> bool:
-    """By a pop that overlaps, be it one that nobody heard of."""
-    pops = (pop for pop in history.pops if pop.group == fact.group and pop.is_troubled)
-    message = (fact.group, fact.place)
-    leases = (lease for lease in history.delivered if (lease.group, lease.place) == message)
-    spans = [(pop.began_ms, pop.at_ms) for pop in pops]
-    spans += [(lease.began_ms, lease.answered_ms or lease.at_ms) for lease in leases if lease.receipt != fact.receipt]
-    return any(began_ms <= fact.at_ms and at_ms >= fact.began_ms for began_ms, at_ms in spans)
-
-
-def _may_have_touched(history: History, fact: Settled, lease: Delivered) -> bool:
-    """Whether it may have settled or moved the message since the pop of this lease was first called."""
-    late_ms = 0 if fact.outcome == "ok" else LATE_MS
-    return fact.at_ms + late_ms >= lease.first_ms and may_have_counted(history, fact)
-
-
-def touched_ms(history: History) -> dict[str, int]:
-    """By receipt, the earliest that its message may have been settled or moved since its pop was first called, be it by
-    another receipt. In other groups none may, and it says never."""
-    facts: dict[tuple[str, Place], list[Settled]] = defaultdict(list)
-    for fact in history.settled:
-        if names_more(history, fact.group):
-            facts[fact.group, fact.place].append(fact)
-    touched: dict[str, int] = {}
-    for lease in history.delivered:
-        own = (fact for fact in facts[lease.group, lease.place] if _may_have_touched(history, fact, lease))
-        touched[lease.receipt] = min((fact.began_ms for fact in own), default=NEVER_MS)
-    return touched
-
-
-def away_until(case: Case, lease: Delivered, next_lease: Delivered, off_ms: int) -> int:
+def away_until(case: Case, lease: Delivered, next_lease: Delivered) -> int:
     """The earliest time the message may return by its holder's clock, though any receipt may have moved it since the
     lease began.
 
@@ -96,35 +39,37 @@ def away_until(case: Case, lease: Delivered, next_lease: Delivered, off_ms: int)
     facts = [
         fact
         for fact in case.settled.get((lease.group, lease.place), ())
-        if fact.verb in MOVES and fact.at_ms >= lease.began_ms and may_have_counted(case.history, fact)
+        if fact.verb in settle_by.MOVES
+        and fact.at_ms >= lease.began_ms
+        and settle_by.may_have_counted(case.history, fact)
     ]
     if any(fact.verb != "extend" and case.redriven_after(lease.group, fact.began_ms) for fact in facts):
         return 0  # a nack may have been its last
-    moves = [(fact.began_ms, fact.at_ms, _until(fact, off_ms), fact.outcome == "ok") for fact in facts]
+    moves = [(fact.began_ms, fact.at_ms, _until(case, fact), fact.outcome == "ok") for fact in facts]
     ends = [(lease.began_ms, lease.answered_ms or lease.at_ms, lease.until_ms, True), *moves]
-    if len(facts) == 1 and _keeps_away(facts[0], lease, off_ms) and facts[0].at_ms < next_lease.first_ms:
+    if len(facts) == 1 and _keeps_away(case, facts[0], lease) and facts[0].at_ms < next_lease.first_ms:
         ends = moves  # the lease was made before the extension, or it would not have been made
     sure = [began_ms for began_ms, at_ms, _, is_ok in ends if is_ok and at_ms < next_lease.first_ms]
     last_ms = max(sure, default=0)
     return min(until_ms for _, at_ms, until_ms, _ in ends if at_ms >= last_ms)
 
 
-def _keeps_away(fact: Settled, lease: Delivered, off_ms: int) -> bool:
+def _keeps_away(case: Case, fact: Settled, lease: Delivered) -> bool:
     """Whether no pop can have taken the message between this move and the answer that brought the lease."""
     is_extended = fact.verb == "extend" and fact.outcome == "ok"
-    return is_extended and fact.until_ms > max(lease.at_ms, lease.answered_ms) + off_ms
+    return is_extended and fact.until_ms > max(lease.at_ms, lease.answered_ms) + case.off_ms
 
 
-def _until(fact: Settled, off_ms: int) -> int:
+def _until(case: Case, fact: Settled) -> int:
     """Until when it was to stay away, at least, by the clock of who moved it."""
-    return fact.until_ms or fact.asked_ms - off_ms if fact.verb == "extend" else fact.until_ms - off_ms
+    return fact.until_ms or fact.asked_ms - case.off_ms if fact.verb == "extend" else fact.until_ms - case.off_ms
 
 
 def away_at_most_until(case: Case, lease: Delivered, by_ms: int) -> int:
     """The latest time until which the message may stay away, by what was asked until then."""
     end_ms = lease.until_ms
     for fact in case.settled.get((lease.group, lease.place), ()):
-        if fact.verb in ("extend", "nack") and fact.outcome in DONE and fact.began_ms <= by_ms:
+        if fact.verb in ("extend", "nack") and fact.outcome in settle_by.DONE and fact.began_ms <= by_ms:
             if fact.outcome == "unknown":
                 return NEVER_MS
             end_ms = max(end_ms, fact.at_ms, fact.until_ms + (fact.at_ms - fact.began_ms))
@@ -133,14 +78,14 @@ def away_at_most_until(case: Case, lease: Delivered, by_ms: int) -> int:
 
 def is_extended(case: Case, lease: Delivered) -> bool:
     """Whether it may have another end, or token, than its pop asked for, though its receipt was not used."""
-    return names_more(case.history, lease.group) and may_be_extended(case, lease)
+    return settle_by.names_more(case.history, lease.group) and may_be_extended(case, lease)
 
 
 def may_be_extended(case: Case, lease: Delivered) -> bool:
     """Whether an extend of its message may have been carried out between its pop and its answer."""
     facts, shown_ms = case.settled.get((lease.group, lease.place), ()), max(lease.at_ms, lease.answered_ms)
     extends = (fact for fact in facts if fact.verb == "extend" and fact.began_ms <= shown_ms)
-    return any(_may_have_touched(case.history, extend, lease) for extend in extends)
+    return any(settle_by.may_have_touched(case.history, extend, lease) for extend in extends)
 
 
 def is_shown_again(case: Case, lease: Delivered, next_lease: Delivered) -> bool:
@@ -148,21 +93,19 @@ def is_shown_again(case: Case, lease: Delivered, next_lease: Delivered) -> bool:
     return lease.taken == next_lease.taken and is_extended(case, next_lease)
 
 
-def every_receipt_of_a_message_settles(
-    case: Case, skew_ms: int, may_be_dead: Callable[[str, Place], bool]
-) -> Iterator[str]:
+def every_receipt_of_a_message_settles(case: Case) -> Iterator[str]:
     """In groups that settle by message: until somebody settles it, or it dies or expires. Where there were resets or
     redrives, nobody knows."""
     for (group, place), settlements in case.settled.items():
-        if not names_messages(case.history, group) or group in case.resets or case.redriven_after(group, 0):
+        if not settle_by.names_messages(case.history, group) or group in case.resets or case.redriven_after(group, 0):
             continue
-        if may_be_dead(group, place):
+        if case.may_be_dead(group, place):
             continue
         own = {delivered.receipt for delivered in case.delivered.get((group, place), ())}
         own |= {settled.new_receipt for settled in settlements}
         over_ms = min(case.expires_ms(place), case.spent_ms(place))
         for settled in settlements:
-            is_refused = settled.outcome in ("LeaseLost", "ReceiptInvalid") and settled.at_ms + skew_ms < over_ms
+            is_refused = settled.outcome in ("LeaseLost", "ReceiptInvalid") and settled.at_ms + case.skew_ms < over_ms
             if is_refused and settled.receipt in own and not _is_settled_by(settlements, settled):
                 yield f"{group} {place}: {settled.verb} at {settled.at_ms} was refused, and nobody had settled it"
 
@@ -171,42 +114,44 @@ def _is_settled_by(settlements: list[Settled], settled: Settled) -> bool:
     """Whether the message may have been settled before, so that anything but another ack is refused."""
     verbs = ("bury",) if settled.verb == "ack" else ("ack", "bury")
     others = (other for other in settlements if other is not settled and other.verb in verbs)
-    return any(other.outcome in DONE and other.began_ms <= settled.at_ms for other in others)
+    return any(other.outcome in settle_by.DONE and other.began_ms <= settled.at_ms for other in others)
 
 
-def receipts_of_a_delivery_end_with_it(case: Case, skew_ms: int) -> Iterator[str]:
+def receipts_of_a_delivery_end_with_it(case: Case) -> Iterator[str]:
     """In groups that settle by delivery: nothing but an ack of what is acked, has expired, has moved as a dead
     message, or was dead and purged is accepted after the end of the lease and of its extensions."""
     for (group, place), settlements in case.settled.items():
-        if _rule(case.history, group) != BY_DELIVERY or group in case.resets:
+        if settle_by.rule(case.history, group) != BY_DELIVERY or group in case.resets:
             continue
         ends = {delivered.receipt: delivered.until_ms for delivered in case.delivered.get((group, place), ())}
         over_ms = min(case.expires_ms(place), case.spent_ms(place))
         for settled in settlements:
-            is_gone = settled.at_ms + skew_ms >= over_ms or case.is_perhaps_purged(group, place)
+            is_gone = settled.at_ms + case.skew_ms >= over_ms or case.is_perhaps_purged(group, place)
             if settled.verb == "ack" and is_gone:
                 continue
             if confirms_what_moved(case, group, settled):
                 continue
             if settled.outcome == "ok" and settled.receipt in ends and not _may_repeat_an_ack(settlements, settled):
                 end_ms = _end_of_delivery(settlements, ends[settled.receipt], settled)
-                if settled.began_ms > end_ms + skew_ms:
+                if settled.began_ms > end_ms + case.skew_ms:
                     yield f"{group} {place}: {settled.verb} at {settled.began_ms} was accepted after {end_ms}"
 
 
-def an_extension_keeps_the_receipt_of_its_delivery(
-    case: Case, skew_ms: int, may_be_dead: Callable[[str, Place], bool]
-) -> Iterator[str]:
+def an_extension_keeps_the_receipt_of_its_delivery(case: Case) -> Iterator[str]:
     """In groups that settle by delivery: until the end of the extension, unless another call may have come after it."""
     for (group, place), settlements in case.settled.items():
-        is_sure = _rule(case.history, group) == BY_DELIVERY and group not in case.resets
-        if not is_sure or case.redriven_after(group, 0) or may_be_dead(group, place):
+        is_sure = settle_by.rule(case.history, group) == BY_DELIVERY and group not in case.resets
+        if not is_sure or case.redriven_after(group, 0) or case.may_be_dead(group, place):
             continue
         for extend in settlements:
             if extend.verb != "extend" or extend.outcome != "ok":
                 continue
-            others = [other for other in settlements if other is not extend and may_have_counted(case.history, other)]
-            end_ms = min(extend.until_ms, case.expires_ms(place), case.spent_ms(place)) - skew_ms
+            others = [
+                other
+                for other in settlements
+                if other is not extend and settle_by.may_have_counted(case.history, other)
+            ]
+            end_ms = min(extend.until_ms, case.expires_ms(place), case.spent_ms(place)) - case.skew_ms
             for later in settlements:
                 is_within = extend.at_ms < later.began_ms and later.at_ms < end_ms and later.receipt == extend.receipt
                 if (
@@ -239,7 +184,11 @@ def _may_come_between(other: Settled, extend: Settled, later: Settled) -> bool:
 
 
 def _may_repeat_an_ack(settlements: list[Settled], settled: Settled) -> bool:
-    others = (other for other in settlements if other is not settled and other.verb == "ack" and other.outcome in DONE)
+    others = (
+        other
+        for other in settlements
+        if other is not settled and other.verb == "ack" and other.outcome in settle_by.DONE
+    )
     return settled.verb == "ack" and any(other.began_ms <= settled.at_ms for other in others)
 
 

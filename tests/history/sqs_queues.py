@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.facts import LATE_MS, NEVER_MS, Acted, History
+from tests.history.case import Case
+from tests.history.facts import LATE_MS, NEVER_MS, Acted
+from tests.history.history import History
 
 DONE = "ok"
 GONE = "gone"
@@ -14,10 +16,15 @@ KNOWN_MS = 700
 """For so long a client may use the queue that had the name before: what its instance knows of it is no older."""
 
 
-def a_queue_that_was_emptied_gives_nothing_from_before(history: History) -> Iterator[str]:
+def a_queue_is_there_whole_or_not_at_all(case: Case) -> Iterator[str]:
+    yield from case.history.torn
+
+
+def a_queue_that_was_emptied_gives_nothing_from_before(case: Case) -> Iterator[str]:
     """What was surely sent before a queue was purged, or deleted, does not come through the queue of its name that is
     there afterwards. A weak read may show a deleted one for a while, and the queue may be of a make that was under way
     and has come late: then nothing comes from before that."""
+    history = case.history
     late_ms = 0 if history.are_all_answered else LATE_MS
     sent: dict[str, int] = {}
     for fact in history.acted:
@@ -43,15 +50,16 @@ def _is_beside(make: Acted, end: Acted, late_ms: int) -> bool:
     return make.began_ms <= end.at_ms and make.at_ms + late_ms >= end.began_ms
 
 
-def what_a_standing_queue_took_is_not_lost(history: History, skew_ms: int) -> Iterator[str]:
+def what_a_standing_queue_took_is_not_lost(case: Case) -> Iterator[str]:
     """What was sent since a queue was made that still stands is deleted by a client, in the end by the last one, unless
     somebody has purged it. A queue that reads the topic of another does not get what that had before.
 
     A purge looks ahead by as much as clocks differ, and answers when that is over; one that failed may have taken what
     is sent until then."""
+    history = case.history
     for name, left in history.queues.items():
         purges = _of(history, name, "purge")
-        since_ms = max([left.since_ms, *(purge.at_ms + 2 * skew_ms * (purge.outcome != DONE) for purge in purges)])
+        since_ms = max([left.since_ms, *(purge.at_ms + 2 * case.skew_ms * (purge.outcome != DONE) for purge in purges)])
         anew_ms = max([left.since_ms, *(purge.began_ms for purge in purges if purge.outcome == DONE)])
         settles = [fact for fact in _of(history, name, "settle") if fact.outcome in (DONE, "unknown")]
         settled = {fact.about for fact in settles if fact.at_ms >= anew_ms}
@@ -62,7 +70,8 @@ def what_a_standing_queue_took_is_not_lost(history: History, skew_ms: int) -> It
                 yield f"{name}, which stands since {left.since_ms}, never gives {sent.about}, sent at {sent.began_ms}"
 
 
-def a_tag_is_of_the_queue_that_got_it(history: History) -> Iterator[str]:
+def a_tag_is_of_the_queue_that_got_it(case: Case) -> Iterator[str]:
+    history = case.history
     for name, left in history.queues.items():
         for fact in _of(history, name, "tag"):
             is_there = fact.about in left.tags

@@ -12,7 +12,8 @@ from chalicelib.store import Range
 from chalicelib.store.paging import positions_of
 from chalicelib.table import keys
 from tests.history.caller import PADDED, Caller
-from tests.history.facts import History, Place
+from tests.history.facts import Place
+from tests.history.history import History
 
 _PAGE = 1_000
 _LEASE_MS = 60_000

@@ -4,14 +4,11 @@ fewer than it may, no others."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from chalicelib.base.limits import TAKE_OVER_AFTER_MS
-from tests.history import naming
+from tests.history import receipt_rules, settle_by
+from tests.history.case import Case
 from tests.history.facts import NEVER_MS, Asked, Delivered, Place
-
-if TYPE_CHECKING:
-    from tests.history.checker import Case
 
 DELAYS_UNSEEN_MS = 5_000
 """For so long an instance may not know that its topic has delayed messages."""
@@ -21,7 +18,7 @@ FILTERED_MS = 1_000
 """A pop that takes longer may have left messages that a filter had to examine."""
 
 
-def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str]:
+def a_pop_leaves_nothing_that_is_ready(case: Case) -> Iterator[str]:
     """A message that was stored, and whose lease, or delay, was over when a pop began, by every clock and for every
     read, is taken by this pop or by another.
 
@@ -32,7 +29,7 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
         is_judged = (pop.is_empty or pop.is_short) and not pop.is_troubled
         if history.stale_ms is None or not is_judged or pop.at_ms - pop.began_ms > FILTERED_MS:
             continue
-        by_ms = pop.began_ms - skew_ms - history.stale_ms
+        by_ms = pop.began_ms - case.skew_ms - history.stale_ms
         if _is_unsure(case, pop, by_ms):
             continue
         for place, stored_ms in _stored_by(case).items():
@@ -47,7 +44,7 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
                 taken_ms = max(stored_ms, history.appended_ms.get(place, 0)) + rules.delay_ms
             ready_ms = max(taken_ms, promoted_ms, _alive_ms(case, pop, place), _free_ms(case, pop, place))
             over_ms = min(case.expires_ms(place), case.spent_ms(place))
-            is_met = ready_ms < by_ms and over_ms > pop.at_ms + skew_ms and not _waits(case, pop, place, by_ms)
+            is_met = ready_ms < by_ms and over_ms > pop.at_ms + case.skew_ms and not _waits(case, pop, place, by_ms)
             if is_met and not _is_moving(case, pop, place, by_ms) and not _is_left(case, pop, place, ready_ms, by_ms):
                 yield f"{pop.group} {place} was ready at {ready_ms}, and a pop from {pop.began_ms} on left it"
 
@@ -119,8 +116,8 @@ def _free_ms(case: Case, pop: Asked, place: Place) -> int:
 
 
 def _end_ms(case: Case, lease: Delivered, until_ms: int) -> int:
-    if naming.names_more(case.history, lease.group):
-        return naming.away_at_most_until(case, lease, until_ms)
+    if settle_by.names_more(case.history, lease.group):
+        return receipt_rules.away_at_most_until(case, lease, until_ms)
     end_ms, receipts = lease.until_ms, {lease.receipt}
     for settled in case.settled.get((lease.group, lease.place), ()):
         is_held = settled.receipt in receipts and settled.began_ms <= until_ms
