@@ -23,9 +23,9 @@ from tests.history.facts import NEVER_MS, Delivered, Settled
 from tests.history.final_state import read_dead, read_log
 from tests.history.history import History, Rules
 from tests.history.transactions import TransactionCaller, note_places
-from tests.simulation.cursors import remember
+from tests.simulation.alarms import read_alarms
+from tests.simulation.cursor_states import remember
 from tests.simulation.faulty_store import PastStore
-from tests.simulation.watching import read_alarms
 from tests.support.instances import SIGNING_KEY
 from tests.support.stopping import Stage
 

@@ -22,7 +22,7 @@ from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Delivered, Place, Purge, Redrive
 from tests.history.final_state import read_dead, read_log, take_all
 from tests.history.history import History, Rules
-from tests.simulation.watching import read_told, untold
+from tests.simulation.alarms import read_told, untold
 from tests.support.stopping import Stage, Work, die_after, finish, stop_after
 
 _LARGE = 3_000

@@ -18,7 +18,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation import world
 from tests.simulation.mutants import planted, together
-from tests.simulation.producing import short_times
+from tests.simulation.producers import short_times
 
 # -- dedup ids --------------------------------------------------------------------------------------------------------
 

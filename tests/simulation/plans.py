@@ -8,7 +8,7 @@ from typing import Any
 from chalicelib.base.limits import SET_ASIDE_MAX
 from chalicelib.catalogue.group import BY_KEY
 from tests.history.history import SKEW_MS
-from tests.simulation.expiring import RETENTION_MS
+from tests.simulation.expiry import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults
 
 EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 42, "pops": 7, "dedup_ms": 2_000}

@@ -33,7 +33,7 @@ from chalicelib.table.writes import Guard, Item, Key, Refused, Write, key_of
 from local.memory.evaluate import holds
 from tests.simulation import world
 from tests.simulation.faulty_store import PastStore
-from tests.simulation.intruding import Intruders
+from tests.simulation.intruders import Intruders
 
 _ROOT = Path(table.__file__).parents[1]
 ROOMS = (

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from chalicelib.base.errors import StoreUnavailable
 from tests.simulation.actors import Consumer, Housekeeper, Resetter, Sweeper, Working
-from tests.simulation.afterlife import Purger, Redriver
+from tests.simulation.dead_letters import Purger, Redriver
 from tests.simulation.faulty_store import NONE
-from tests.simulation.meddling import Meddler
-from tests.simulation.producing import Canceller, Producer
-from tests.simulation.purging import Emptier
-from tests.simulation.resizing import Resizer
-from tests.simulation.returning import Returner
-from tests.simulation.transacting import Arbiter, Decider
+from tests.simulation.move_tasks import Returner
+from tests.simulation.old_receipts import Meddler
+from tests.simulation.producers import Canceller, Producer
+from tests.simulation.purges import Emptier
+from tests.simulation.queue_counts import Resizer
+from tests.simulation.transactions import Arbiter, Decider
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -12,8 +12,8 @@ from unittest.mock import patch
 from chalicelib.delays import decision, writer
 from chalicelib.producing import dedup
 from chalicelib.service import Service
-from tests.simulation.expiring import PRODUCERS_LULL
-from tests.simulation.zoned import ZONES
+from tests.simulation.expiry import PRODUCERS_LULL
+from tests.simulation.zones import ZONES
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

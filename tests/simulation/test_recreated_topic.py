@@ -12,23 +12,23 @@ import pytest
 from chalicelib.admin import topics
 from chalicelib.catalogue.group import BY_KEY
 from chalicelib.catalogue.topic import Topic
-from tests.simulation.brief import BRIEF, BriefWorld
 from tests.simulation.mutants_twins import dedup_ids_of_all_topics
 from tests.simulation.plans import Plan
+from tests.simulation.recreated_topic import RECREATED, RecreatedWorld
 
 SEEDS = 10
 
 
-def found(plan: Plan = BRIEF) -> Iterator[str]:
+def found(plan: Plan = RECREATED) -> Iterator[str]:
     for seed in range(SEEDS):
-        yield from (wrong for wrong in BriefWorld(seed, plan).run() if wrong.startswith("the brief topic"))
+        yield from (wrong for wrong in RecreatedWorld(seed, plan).run() if wrong.startswith("the topic"))
 
 
 @pytest.mark.parametrize(
-    "plan", [BRIEF, replace(BRIEF, transactions=4, requests=3, ordered=BY_KEY, small_pages=True, dedup_ids=3)]
+    "plan", [RECREATED, replace(RECREATED, transactions=4, requests=3, ordered=BY_KEY, small_pages=True, dedup_ids=3)]
 )
 def test_topics_of_one_name_do_not_meet(plan: Plan) -> None:
-    assert {seed: wrong for seed in range(SEEDS) if (wrong := BriefWorld(seed, plan).run())} == {}
+    assert {seed: wrong for seed in range(SEEDS) if (wrong := RecreatedWorld(seed, plan).run())} == {}
 
 
 def test_a_topic_that_has_the_id_of_the_one_before_is_found() -> None:
@@ -41,4 +41,4 @@ def test_a_topic_that_has_the_id_of_the_one_before_is_found() -> None:
 
 def test_dedup_ids_of_the_topic_before_are_found() -> None:
     with dedup_ids_of_all_topics():
-        assert any(found(replace(BRIEF, dedup_ids=60)))
+        assert any(found(replace(RECREATED, dedup_ids=60)))

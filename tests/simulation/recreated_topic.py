@@ -12,7 +12,7 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.final_state import take_all
-from tests.load.brief import lost, out_of_place
+from tests.history.recreation import lost, out_of_place
 from tests.simulation.actors import Working
 from tests.simulation.faulty_store import NONE
 from tests.simulation.plans import Plan
@@ -25,7 +25,7 @@ _TRIES_AGAIN_MS = 300
 _LAST = "last"
 """The group that gets all that there is in the end."""
 
-BRIEF = Plan(
+RECREATED = Plan(
     groups=2,
     producers=4,
     consumers=4,
@@ -44,10 +44,10 @@ BRIEF = Plan(
 )
 
 
-class BriefWorld(World):
+class RecreatedWorld(World):
     """Judged by what comes: the offsets of several topics cannot be told apart."""
 
-    def __init__(self, seed: int, plan: Plan = BRIEF) -> None:
+    def __init__(self, seed: int, plan: Plan = RECREATED) -> None:
         self.deleted: list[tuple[int, int]] = []
         self.since_ms = 0
         super().__init__(seed, plan)
@@ -114,7 +114,7 @@ class BriefWorld(World):
 class Remaker:
     """Deletes the topic, or one of its groups, now and then, and makes it again."""
 
-    def __init__(self, world: BriefWorld, random: Random) -> None:
+    def __init__(self, world: RecreatedWorld, random: Random) -> None:
         self._world, self._random, self._left = world, random, LIVES
         self._began_ms: int | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history.caller import Caller
-from tests.history.facts import Acted, Delivered, Sent
+from tests.history.facts import Acted
 from tests.history.final_state import take_all
 from tests.history.history import History
+from tests.history.recreation import lost, out_of_place
 from tests.load import journal
 from tests.load.clock import now, sleep
 from tests.load.journal import Journal
@@ -24,7 +23,7 @@ from tests.load.journal import Journal
 if TYPE_CHECKING:
     from tests.load.worker import Worker
 
-FOLDER = "brief"
+FOLDER = "recreated"
 """Of the journals of its callers."""
 TOPIC, GROUP = "topic", "group"
 """What is deleted; the group has this name, too."""
@@ -33,13 +32,11 @@ _DELETED = {TOPIC: 0.05, GROUP: 0.03}
 """How often, in place of a message."""
 _MADE = 0.3
 _LEASES_MS = (150, 400, 1_200)
-_KNOWN_MS = METADATA_AGE_MS_MAX + 1_000
-"""For so long an instance may use what was deleted, and a request takes a while."""
 
 
 def name_of(topic: str) -> str:
-    """Of the brief topic beside this one."""
-    return f"{topic}-brief"
+    """The name of the topic beside this one."""
+    return f"{topic}-recreated"
 
 
 def visit(worker: Worker, name: str, random: Random) -> None:
@@ -96,25 +93,3 @@ def judged(service: Service, name: str, folder: Path) -> tuple[History, list[str
     deleted = [(fact.began_ms, fact.at_ms) for fact in history.acted if (fact.about, fact.outcome) == (TOPIC, "ok")]
     wrong = [*out_of_place(history.sent, came, deleted), *lost(history.sent, drained, topic.created_at_ms)]
     return history, wrong
-
-
-def out_of_place(
-    sent: Sequence[Sent], delivered: Sequence[Delivered], deleted: Sequence[tuple[int, int]]
-) -> Iterator[str]:
-    """What comes from another topic, or from before a deletion."""
-    sent_by = {each.body: each.at_ms for each in sent}
-    for each in delivered:
-        if each.body not in sent_by:
-            yield f"the brief topic gave {each.body}, which was never sent to it"
-        for began_ms, at_ms in deleted:
-            if sent_by.get(each.body, began_ms) < began_ms and each.began_ms > at_ms + _KNOWN_MS:
-                what = f"the brief topic gave {each.body} at {each.began_ms}, sent by {sent_by[each.body]}"
-                yield f"{what}, though it was deleted from {began_ms} to {at_ms}"
-
-
-def lost(sent: Sequence[Sent], drained: Sequence[Delivered], since_ms: int) -> Iterator[str]:
-    """What the topic that stands since then surely took, and does not give in the end."""
-    came = {each.body for each in drained}
-    for each in sent:
-        if each.place is not None and each.began_ms > since_ms + _KNOWN_MS and each.body not in came:
-            yield f"the brief topic, which stands since {since_ms}, never gives {each.body}, sent at {each.began_ms}"

@@ -25,8 +25,8 @@ from tests.history.caller import PADDED
 from tests.history.facts import NEVER_MS
 from tests.history.final_state import messages_of
 from tests.history.history import History
+from tests.simulation.dead_letter_topic import TOPIC
 from tests.simulation.faulty_store import NONE
-from tests.simulation.moving import TOPIC
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
