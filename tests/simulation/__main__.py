@@ -18,7 +18,7 @@ from traceback import format_exc
 
 from tests.history.facts import NEVER_MS, Moved
 from tests.history.history import History
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.bugs import BUGS
 from tests.simulation.planted import finding
 from tests.simulation.reach import measured, tables
 from tests.simulation.world import World, play
@@ -118,7 +118,7 @@ def _facts(history: History) -> Iterator[tuple[int, str]]:
 def _show_findings(processes: int) -> int:
     """The first seed that finds each planted bug."""
     with _pool(processes) as pool:
-        for name, seed in zip(MUTANTS, pool.imap(finding, MUTANTS), strict=True):
+        for name, seed in zip(BUGS, pool.imap(finding, BUGS), strict=True):
             print(f'    "{name}": {seed},', flush=True)
     return 0
 

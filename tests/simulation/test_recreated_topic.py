@@ -12,7 +12,7 @@ import pytest
 from chalicelib.admin import topics
 from chalicelib.catalogue.group import BY_KEY
 from chalicelib.catalogue.topic import Topic
-from tests.simulation.mutants_twins import dedup_ids_of_all_topics
+from tests.simulation.bugs.log import dedup_ids_of_all_topics
 from tests.simulation.plans import Plan
 from tests.simulation.recreated_topic import RECREATED, RecreatedWorld
 
