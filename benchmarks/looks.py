@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 from benchmarks.report import Cell, table
 from chalicelib.api import Api
-from chalicelib.base.limits import QUEUES_MAX, SECOND_MS, WAIT_MS_MAX
-from chalicelib.consuming import tour
+from chalicelib.core.base.limits import QUEUES_MAX, SECOND_MS, WAIT_MS_MAX
+from chalicelib.core.consuming import tour
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

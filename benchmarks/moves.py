@@ -23,7 +23,7 @@ from app import app
 from benchmarks.report import table
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
 

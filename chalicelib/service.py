@@ -5,31 +5,31 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from chalicelib.access import Access
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.signing_key import Configured, SigningKey
-from chalicelib.consuming import Consuming
-from chalicelib.cursors import Cursors
-from chalicelib.dead_letters import DeadLetters
-from chalicelib.delays import Delays
-from chalicelib.log import Log
-from chalicelib.producing import Producing
-from chalicelib.producing.hooks import SendHooks
+from chalicelib.core.access import Access
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.signing_key import Configured, SigningKey
+from chalicelib.core.consuming import Consuming
+from chalicelib.core.cursors import Cursors
+from chalicelib.core.dead_letters import DeadLetters
+from chalicelib.core.delays import Delays
+from chalicelib.core.log import Log
+from chalicelib.core.producing import Producing
+from chalicelib.core.producing.hooks import SendHooks
+from chalicelib.core.store import Store
+from chalicelib.core.telemetry.telemetry import Telemetry
+from chalicelib.core.transactions import Transactions
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.push.wakes import Wakes
-from chalicelib.store import Store
-from chalicelib.telemetry.telemetry import Telemetry
-from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
-    from chalicelib.admin import Admin
-    from chalicelib.admin.sqs_queues import SqsQueues
-    from chalicelib.moves import Moves
+    from chalicelib.core.admin import Admin
+    from chalicelib.core.moves import Moves
+    from chalicelib.core.reading import Reading
+    from chalicelib.core.requests import Requests
+    from chalicelib.core.upkeep.sweeps import Sweeps
+    from chalicelib.doors.sqs.registry import SqsQueues
     from chalicelib.push.pushing import Pushing
-    from chalicelib.reading import Reading
-    from chalicelib.requests import Requests
-    from chalicelib.upkeep.sweeps import Sweeps
 
 
 class Service:
@@ -61,28 +61,28 @@ class Service:
     @cached_property
     def admin(self) -> Admin:
         """Imported by the first call that needs it, so that no other waits for it."""
-        from chalicelib.admin import Admin
+        from chalicelib.core.admin import Admin
 
         return Admin(self.env, self.log, self.cursors, self.transactions)
 
     @cached_property
     def reading(self) -> Reading:
         """Imported by the first call that needs it, for the same reason."""
-        from chalicelib.reading import Reading
+        from chalicelib.core.reading import Reading
 
         return Reading(self.env, self.log, self.cursors, self.delays)
 
     @cached_property
     def sqs_queues(self) -> SqsQueues:
         """Imported by the first call of an SQS client."""
-        from chalicelib.admin.sqs_queues import SqsQueues
+        from chalicelib.doors.sqs.registry import SqsQueues
 
         return SqsQueues(self.env, self.log.offsets, self.admin.deletion)
 
     @cached_property
     def moves(self) -> Moves:
         """Imported by the first call about a move task."""
-        from chalicelib.moves import Moves
+        from chalicelib.core.moves import Moves
 
         parts = (self.delays, self.dead_letters, self.consuming, self.admin, self.sqs_queues)
         return Moves(self.env, self.log, *parts, self.stored)
@@ -90,7 +90,7 @@ class Service:
     @cached_property
     def requests(self) -> Requests:
         """Imported by the first of them, for the same reason."""
-        from chalicelib.requests import Requests
+        from chalicelib.core.requests import Requests
 
         return Requests(self.env, self.signing_key, self.log, self.producing, self.consuming)
 
@@ -104,6 +104,6 @@ class Service:
     @cached_property
     def sweeps(self) -> Sweeps:
         """Imported by the first scheduled call, so that no request waits for it."""
-        from chalicelib.upkeep.sweeps import Sweeps
+        from chalicelib.core.upkeep.sweeps import Sweeps
 
         return Sweeps(self.env, self.cursors, self.transactions, self.dead_letters, self.admin)

@@ -25,17 +25,17 @@ from typing import Any
 
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
-from chalicelib.base.errors import Internal
-from chalicelib.base.runtime import system
-from chalicelib.catalogue.configured_keys import KEY_CHARS_MIN, ConfiguredKeys
-from chalicelib.catalogue.signing_key import Configured
-from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
+from chalicelib.core.base.errors import Internal
+from chalicelib.core.base.runtime import system
+from chalicelib.core.catalogue.configured_keys import KEY_CHARS_MIN, ConfiguredKeys
+from chalicelib.core.catalogue.signing_key import Configured
+from chalicelib.core.producing.hooks import AfterSend, BeforeSend, SendHooks
+from chalicelib.core.store import Store
+from chalicelib.core.telemetry import reports
+from chalicelib.core.telemetry.telemetry import Telemetry
+from chalicelib.core.telemetry.trace_context import trace_id
 from chalicelib.push.outside import Answer, Outside, Wake
 from chalicelib.service import Service
-from chalicelib.store import Store
-from chalicelib.telemetry import reports
-from chalicelib.telemetry.telemetry import Telemetry
-from chalicelib.telemetry.trace_context import trace_id
 
 TABLE_DEFAULT = "decant"
 
@@ -155,7 +155,7 @@ def outbox_item(topic: str, message: dict[str, Any]) -> dict[str, Any]:
     write something and send a message, both or neither. `message` has the fields of `produce`. Send the item once,
     within 15 minutes. The message is delivered if the transaction commits, and never otherwise. Raises what `produce`
     raises."""
-    from chalicelib.store.dynamodb.values import outbox_put
+    from chalicelib.core.store.dynamodb.values import outbox_put
 
     return outbox_put(table_name(), api().outbox_item(topic, message))
 
@@ -229,9 +229,9 @@ def push_here(wake: Wake) -> None:
 
 
 def outside() -> Outside:
+    from chalicelib.core.store.dynamodb import boto
     from chalicelib.push.functions import Functions
     from chalicelib.push.webhooks import Webhooks
-    from chalicelib.store.dynamodb import boto
 
     is_here = _Instance.push_here is not None
     functions = Functions(lambda timeout_ms: boto.connect("lambda", timeout_ms), push_function())
@@ -268,8 +268,8 @@ def store() -> Store:
 
 
 def _dynamo_store(is_moto: bool) -> Store:
-    from chalicelib.store.dynamodb import boto, client, table
-    from chalicelib.store.dynamodb.store import DynamoStore
+    from chalicelib.core.store.dynamodb import boto, client, table
+    from chalicelib.core.store.dynamodb.store import DynamoStore
 
     name, bucket = table_name(), os.environ.get("DECANT_BUCKET")
     if is_moto or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
@@ -292,7 +292,7 @@ def export() -> dict[str, Any]:
     bucket = os.environ.get("DECANT_EXPORT_BUCKET")
     if not bucket:
         return {"exports": [], "reason": "DECANT_EXPORT_BUCKET, where exports go, is not set"}
-    from chalicelib.store.dynamodb import boto, exports
+    from chalicelib.core.store.dynamodb import boto, exports
 
     return exports.export(boto.connect("dynamodb"), table_name(), bucket, system().now())
 
@@ -321,7 +321,7 @@ def has_access_keys() -> bool:
 
 
 def _configured_keys(place: str) -> ConfiguredKeys:
-    from chalicelib.store.dynamodb import secrets
+    from chalicelib.core.store.dynamodb import secrets
 
     service, _, name = place.partition(":")
     if service not in secrets.SERVICES or not name:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from chalicelib.base.errors import DecantError
-from chalicelib.protocols.ingest.rules import REJECTS_SETTING, SETTING, parse, parse_rejects
+from chalicelib.core.base.errors import DecantError
+from chalicelib.doors.ingest.rules import REJECTS_SETTING, SETTING, parse, parse_rejects
 from infra.errors import Stop
 from infra.merging import Template
 

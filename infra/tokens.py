@@ -48,7 +48,7 @@ LOCAL_TABLE = "AWS_ENDPOINT_URL_DYNAMODB"
 
 def _made(name: str, rights: Any) -> dict[str, Any]:
     from chalicelib import wiring
-    from chalicelib.base.errors import DecantError
+    from chalicelib.core.base.errors import DecantError
 
     try:
         return wiring.first_token(name, rights)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from chalicelib.base.errors import InvalidField, MessageTooLarge
-from chalicelib.base.fields import shown
+from chalicelib.core.base.errors import InvalidField, MessageTooLarge
+from chalicelib.core.base.fields import shown
 from local.incoming import CHUNK_HEAD, Incoming, Pause, Steps
 from local.request import is_header
 

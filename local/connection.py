@@ -14,8 +14,8 @@ from contextlib import suppress
 from math import inf
 from typing import TypeVar
 
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.base.limits import KIB
+from chalicelib.core.base.errors import DecantError, StoreUnavailable
+from chalicelib.core.base.limits import KIB
 from local.body import read_body
 from local.incoming import HEAD_BYTES_MAX, Incoming, Pause, Steps
 from local.office import BODIES_BYTES_MAX, Office, Pace, Task

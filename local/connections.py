@@ -20,7 +20,7 @@ from errno import EMFILE, ENFILE, ENOBUFS, ENOMEM
 from functools import partial
 from typing import Any
 
-from chalicelib.base.limits import REQUEST_BYTES_MAX
+from chalicelib.core.base.limits import REQUEST_BYTES_MAX
 from local.beginnings import Beginnings
 from local.connection import HOST, Connection
 from local.office import Find, Judge, Office, Pace

@@ -11,11 +11,11 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, WaiterError
 
 from chalicelib import wiring
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.base.runtime import system
-from chalicelib.store.dynamodb import boto, table, trying
-from chalicelib.store.dynamodb.requests import Requests
-from chalicelib.store.dynamodb.trouble import Trouble
+from chalicelib.core.base.errors import DecantError, StoreUnavailable
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store.dynamodb import boto, table, trying
+from chalicelib.core.store.dynamodb.requests import Requests
+from chalicelib.core.store.dynamodb.trouble import Trouble
 from local.unstartable import Unstartable
 
 if TYPE_CHECKING:

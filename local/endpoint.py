@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from chalicelib.protocols.sqs.errors import SqsError
+from chalicelib.doors.sqs.errors import SqsError
 from local.connection import HOST
 from local.connections import Server
 from local.office import HasHungUp, Pace, Task

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from enum import Enum
 from typing import TypeVar
 
-from chalicelib.base.errors import InvalidField
+from chalicelib.core.base.errors import InvalidField
 
 T = TypeVar("T")
 

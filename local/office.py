@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from chalicelib.base.limits import MIB
+from chalicelib.core.base.limits import MIB
 from local.beginnings import Beginnings
 from local.request import Answer, Head
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from chalicelib import wiring
-from chalicelib.access.callers import demand
-from chalicelib.access.rights import Need
-from chalicelib.base.errors import DecantError
-from chalicelib.protocols.sqs.door import signer_of
-from chalicelib.protocols.sqs.errors import of_service
+from chalicelib.core.access.callers import demand
+from chalicelib.core.access.rights import Need
+from chalicelib.core.base.errors import DecantError
+from chalicelib.doors.sqs.door import signer_of
+from chalicelib.doors.sqs.errors import of_service
 from local.browsers import refuse_pages
 from local.request import Head
 from local.server import request_of

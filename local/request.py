@@ -10,10 +10,10 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 
-from chalicelib.base.errors import DecantError, InvalidField
-from chalicelib.base.fields import shown
-from chalicelib.protocols import entrance
-from chalicelib.protocols.http.body import text_of
+from chalicelib.core.base.errors import DecantError, InvalidField
+from chalicelib.core.base.fields import shown
+from chalicelib.doors import entrance
+from chalicelib.doors.http.body import text_of
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _REQUEST_LINE = re.compile(rb"(?P<method>%s) (?P<target>[!-~\x80-\xff]++) HTTP/1\.(?P<minor>[0-9])\r?" % _TOKEN)

@@ -10,16 +10,16 @@ from urllib.parse import parse_qsl
 from chalicelib import wiring
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
-from chalicelib.base import deadline
-from chalicelib.base.errors import DecantError, InvalidField
-from chalicelib.base.fields import defaults
-from chalicelib.protocols import doors, entrance
-from chalicelib.protocols.http.respond import Found, Request, Response, refusal
-from chalicelib.protocols.mqhttp.calls import CALLS
-from chalicelib.protocols.sqs.action import Action
-from chalicelib.protocols.sqs.receiving import RECEIVING
-from chalicelib.protocols.sqs.sending import SENDING
-from chalicelib.protocols.sqs.settling import SETTLING
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import DecantError, InvalidField
+from chalicelib.core.base.fields import defaults
+from chalicelib.doors import entrance, router
+from chalicelib.doors.http.respond import Found, Request, Response, refusal
+from chalicelib.doors.mqhttp.calls import CALLS
+from chalicelib.doors.sqs.action import Action
+from chalicelib.doors.sqs.receiving import RECEIVING
+from chalicelib.doors.sqs.sending import SENDING
+from chalicelib.doors.sqs.settling import SETTLING
 from local.browsers import refuse_pages
 from local.connections import Server
 from local.memory.store import MemoryStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from chalicelib import wiring
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.core.base.errors import StoreUnavailable
 from local.endpoint import Answering
 from local.memory.store import MemoryStore
 from local.unstartable import Unstartable

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 
 from chalicelib import wiring
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOUR_MS, SECOND_MS
-from chalicelib.base.runtime import Runtime
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import HOUR_MS, SECOND_MS
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.doors.sqs.registry import moves_of
 from local.memory import opening
 
 _log = logging.getLogger("decant")
@@ -62,7 +63,7 @@ def move_for_ever(wait: Callable[[float], bool]) -> None:
 
 def _move() -> None:
     service = wiring.api().service
-    service.sweeps.move(service.moves, MOVE_MS)
+    service.sweeps.move(moves_of(service), MOVE_MS)
 
 
 def pause_seconds(round_seconds: float) -> float:

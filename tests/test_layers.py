@@ -52,25 +52,25 @@ ROOMS = (
 """From the ground up, by what happens to a message. A module imports from its own room or from below, never in a
 circle."""
 
-ADAPTERS = ("local.memory.store", "chalicelib.store.dynamodb", "local.embedded")
+ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb", "local.embedded")
 """Ways to store. They are chosen in one place, and do not know each other."""
 
 TECHNOLOGIES = {
-    "boto3": ("chalicelib.store.dynamodb", "local"),
-    "botocore": ("chalicelib.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
-    "mypy_boto3_dynamodb": ("chalicelib.store.dynamodb",),
-    "mypy_boto3_s3": ("chalicelib.store.dynamodb",),
+    "boto3": ("chalicelib.core.store.dynamodb", "local"),
+    "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
+    "mypy_boto3_dynamodb": ("chalicelib.core.store.dynamodb",),
+    "mypy_boto3_s3": ("chalicelib.core.store.dynamodb",),
     "moto": ("local.embedded",),
     "urllib3": (),
-    "chalice": ("chalicelib.protocols", "app", "local"),
+    "chalice": ("chalicelib.doors", "app", "local"),
     "click": ("chalicelib.wiring",),
-    "prometheus_client": ("chalicelib.telemetry.exposition",),
-    "zstandard": ("chalicelib.log.packing",),
-    "jmespath": ("chalicelib.catalogue.filter_expressions",),
+    "prometheus_client": ("chalicelib.core.telemetry.exposition",),
+    "zstandard": ("chalicelib.core.log.packing",),
+    "jmespath": ("chalicelib.core.catalogue.filter_expressions",),
     "time": (
-        "chalicelib.base.runtime",
-        *("chalicelib.store.dynamodb.signing", "chalicelib.protocols.sqs.sigv4"),  # to spell dates alone
-        "chalicelib.protocols.mqhttp.signatures",  # to read them
+        "chalicelib.core.base.runtime",
+        *("chalicelib.core.store.dynamodb.signing", "chalicelib.doors.sqs.sigv4"),  # to spell dates alone
+        "chalicelib.doors.mqhttp.signatures",  # to read them
         "local",
     ),
     "datetime": (),
@@ -228,14 +228,14 @@ def test_only_the_runtime_makes_chance_and_only_few_read_the_environment() -> No
             for node in ast.walk(module.tree)
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
         }
-        allowed = {"urandom"} if module.name == "chalicelib.base.runtime" else set()
+        allowed = {"urandom"} if module.name == "chalicelib.core.base.runtime" else set()
         if module.is_in("chalicelib.wiring"):
             allowed = {"environ"}
         assert used <= allowed or module.is_in("local"), f"{module.name} uses {used} of os"
 
 
 def test_only_the_data_dictionary_spells_keys() -> None:
-    dictionary = next(module for module in MODULES if module.name == "chalicelib.table.keys")
+    dictionary = next(module for module in MODULES if module.name == "chalicelib.core.table.keys")
     prefixes = tuple(text for text in _literals(dictionary.tree) if len(text) > 1 and text[-1] in "#/")
     assert {"log#", "group#", "cursor#", "dead#", "payload#", "payloads/", "groups#"} <= set(prefixes)
     for module in MODULES:
@@ -318,7 +318,7 @@ def test_modules_say_what_they_are_for() -> None:
 
 
 def test_the_verbs_of_the_port_say_what_they_are_for() -> None:
-    port = next(module for module in MODULES if module.name == "chalicelib.store")
+    port = next(module for module in MODULES if module.name == "chalicelib.core.store")
     verbs = [node for node in ast.walk(port.tree) if isinstance(node, ast.FunctionDef)]
     assert [verb.name for verb in verbs if not ast.get_docstring(verb)] == []
 

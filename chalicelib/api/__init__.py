@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from chalicelib.access import callers
-from chalicelib.access.callers import called_by
 from chalicelib.api.about import ABOUT
 from chalicelib.api.admission import NOBODY, Demand, admitted
 from chalicelib.api.consuming import CONSUMING
@@ -25,9 +23,11 @@ from chalicelib.api.requests import REQUESTS
 from chalicelib.api.tokens import TOKENS
 from chalicelib.api.topics import TOPICS
 from chalicelib.api.transactions import TRANSACTIONS
-from chalicelib.base.deadline import one_call
+from chalicelib.core.access import callers
+from chalicelib.core.access.callers import called_by
+from chalicelib.core.base.deadline import one_call
+from chalicelib.core.table.writes import Item
 from chalicelib.service import Service
-from chalicelib.table.writes import Item
 
 FAMILIES = (
     TOPICS,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from chalicelib import COMMIT, VERSION
 from chalicelib.api.groups import totals
 from chalicelib.api.operation import Family, Json, Text
-from chalicelib.base.fields import Answer, Sometimes
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.schema import mapping, string
-from chalicelib.catalogue.topic import Topic
+from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.base.schema import mapping, string
+from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
-    from chalicelib.admin.groups import GroupDetails
-    from chalicelib.telemetry.exposition import Standing
+    from chalicelib.core.admin.groups import GroupDetails
+    from chalicelib.core.telemetry.exposition import Standing
 
 ABOUT = Family("About", __doc__)
 
@@ -56,7 +56,7 @@ def get_metrics(service: Service) -> str:
 
     The backlog of each group, up to {BACKLOG_GROUPS_MAX} groups, as it was at most a minute ago. And what this instance
     has counted since it started: other instances count for themselves, and the label `process` tells them apart."""
-    from chalicelib.telemetry import exposition  # which imports the client of Prometheus
+    from chalicelib.core.telemetry import exposition  # which imports the client of Prometheus
 
     at_ms, known, is_whole = service.admin.backlogs.read()
     standings = [_standing(at_ms, topic, details) for topic, details in known]
@@ -65,7 +65,7 @@ def get_metrics(service: Service) -> str:
 
 
 def _standing(at_ms: int, topic: Topic, details: GroupDetails) -> Standing:
-    from chalicelib.telemetry.exposition import Standing
+    from chalicelib.core.telemetry.exposition import Standing
 
     progress = totals(topic, details)
     oldest = [queue.oldest_ready_at_ms for queue in details.queues if queue.oldest_ready_at_ms is not None]

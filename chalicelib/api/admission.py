@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import NamedTuple
 
-from chalicelib.access.callers import Caller, called_by, demand
-from chalicelib.access.rights import Need, Verb
 from chalicelib.api.operation import Operation
-from chalicelib.base.errors import Forbidden, RequestNotFound
+from chalicelib.core.access.callers import Caller, called_by, demand
+from chalicelib.core.access.rights import Need, Verb
+from chalicelib.core.base.errors import Forbidden, RequestNotFound
 from chalicelib.service import Service
 
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json
-from chalicelib.base.errors import GroupIsPushed
-from chalicelib.base.fields import Answer, Sometimes, optional, request, required
-from chalicelib.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
-from chalicelib.base.schema import array, batch, flag, integer, string
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.delivery import Delivery as Delivered
-from chalicelib.consuming.receipt_batch import Failure
-from chalicelib.consuming.request import RECEIPT, Pop
-from chalicelib.consuming.settle import Extended
+from chalicelib.core.base.errors import GroupIsPushed
+from chalicelib.core.base.fields import Answer, Sometimes, optional, request, required
+from chalicelib.core.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
+from chalicelib.core.base.schema import array, batch, flag, integer, string
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.delivery import Delivery as Delivered
+from chalicelib.core.consuming.receipt_batch import Failure
+from chalicelib.core.consuming.request import RECEIPT, Pop
+from chalicelib.core.consuming.settle import Extended
 from chalicelib.service import Service
 
 CONSUMING = Family("Consuming", __doc__)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
-from chalicelib.base.errors import InvalidFilter
-from chalicelib.base.fields import Answer, Label, check, optional, request, required
-from chalicelib.base.message import OFFSET, QUEUE
-from chalicelib.base.schema import array, either, instant, integer, nullable, one_of, string
-from chalicelib.catalogue.alarm import CLEARED, RAISED
-from chalicelib.catalogue.group import EARLIEST, LATEST, NOW, GroupSettings
-from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.progress import QueueProgress
-from chalicelib.producing.new_message import parse_queue, unchecked
+from chalicelib.core.base.errors import InvalidFilter
+from chalicelib.core.base.fields import Answer, Label, check, optional, request, required
+from chalicelib.core.base.message import OFFSET, QUEUE
+from chalicelib.core.base.schema import array, either, instant, integer, nullable, one_of, string
+from chalicelib.core.catalogue.alarm import CLEARED, RAISED
+from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW, GroupSettings
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.cursors.progress import QueueProgress
+from chalicelib.core.producing.new_message import parse_queue, unchecked
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
-    from chalicelib.admin.groups import GroupDetails, OneQueue
+    from chalicelib.core.admin.groups import GroupDetails, OneQueue
 
 GROUPS = Family("Groups", __doc__)
 

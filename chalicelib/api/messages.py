@@ -15,17 +15,17 @@ from chalicelib.api.operation import (
     Page,
     page_of,
 )
-from chalicelib.base.errors import AlreadyDelivered, InvalidField, QueueFull, StoreUnavailable
-from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
-from chalicelib.base.limits import WAITING_COUNTED_MAX
-from chalicelib.base.message import OFFSET, QUEUE, Produced
-from chalicelib.base.message import Stored as StoredMessage
-from chalicelib.base.schema import array, batch, flag, instant, integer, nullable, one_of, string
-from chalicelib.catalogue.topic import Topic
-from chalicelib.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
+from chalicelib.core.base.errors import AlreadyDelivered, InvalidField, QueueFull, StoreUnavailable
+from chalicelib.core.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
+from chalicelib.core.base.limits import WAITING_COUNTED_MAX
+from chalicelib.core.base.message import OFFSET, QUEUE, Produced
+from chalicelib.core.base.message import Stored as StoredMessage
+from chalicelib.core.base.schema import array, batch, flag, instant, integer, nullable, one_of, string
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
+from chalicelib.core.store.paging import positions_of
+from chalicelib.core.telemetry.trace_context import HEADERS
 from chalicelib.service import Service
-from chalicelib.store.paging import positions_of
-from chalicelib.telemetry.trace_context import HEADERS
 
 MESSAGES = Family("Messages", __doc__)
 DELAYS = Family(

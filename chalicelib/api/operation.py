@@ -7,15 +7,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from chalicelib.access.callers import may
-from chalicelib.access.rights import Need
-from chalicelib.base import limits
-from chalicelib.base.deadline import one_call
-from chalicelib.base.errors import DecantError, Forbidden, GroupNotFound
-from chalicelib.base.fields import Answer, Label, checked, declarations, demand_name, given, optional, request
-from chalicelib.base.schema import array, integer, nullable, string
+from chalicelib.core.access.callers import may
+from chalicelib.core.access.rights import Need
+from chalicelib.core.base import limits
+from chalicelib.core.base.deadline import one_call
+from chalicelib.core.base.errors import DecantError, Forbidden, GroupNotFound
+from chalicelib.core.base.fields import Answer, Label, checked, declarations, demand_name, given, optional, request
+from chalicelib.core.base.schema import array, integer, nullable, string
+from chalicelib.core.telemetry import record
 from chalicelib.service import Service
-from chalicelib.telemetry import record
 
 Json = dict[str, Any]
 Right = Literal["anyone", "produce", "consume", "read", "admin"]

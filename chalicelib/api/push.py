@@ -10,9 +10,9 @@ while calls arrive."""
 from __future__ import annotations
 
 from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC_NAME, Family, Json, Page, page_of
-from chalicelib.base.fields import Answer
-from chalicelib.base.schema import instant, string
-from chalicelib.catalogue.topic import Topic
+from chalicelib.core.base.fields import Answer
+from chalicelib.core.base.schema import instant, string
+from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 
 PUSH = Family("Push", __doc__)

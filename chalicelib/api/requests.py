@@ -7,20 +7,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import CORRELATION_ID, TOPIC, Answers, Family, Json
-from chalicelib.base.errors import AlreadyReplied, QueueFull, ReplyTimeout, RequestExpired
-from chalicelib.base.fields import Answer, Sometimes, declarations, optional
-from chalicelib.base.fields import request as request_type
-from chalicelib.base.limits import REPLY_TIMEOUT_MS_DEFAULT, REPLY_TIMEOUT_MS_MAX, REPLY_WAIT_MS_MAX
-from chalicelib.base.schema import array, instant, integer
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.receipt_batch import Failure
-from chalicelib.consuming.request import RECEIPT
-from chalicelib.producing.new_message import Content, PlainMessage, Sending, message_of, place_of, traced
+from chalicelib.core.base.errors import AlreadyReplied, QueueFull, ReplyTimeout, RequestExpired
+from chalicelib.core.base.fields import Answer, Sometimes, declarations, optional
+from chalicelib.core.base.fields import request as request_type
+from chalicelib.core.base.limits import REPLY_TIMEOUT_MS_DEFAULT, REPLY_TIMEOUT_MS_MAX, REPLY_WAIT_MS_MAX
+from chalicelib.core.base.schema import array, instant, integer
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.receipt_batch import Failure
+from chalicelib.core.consuming.request import RECEIPT
+from chalicelib.core.producing.new_message import Content, PlainMessage, Sending, message_of, place_of, traced
+from chalicelib.core.telemetry.trace_context import HEADERS
 from chalicelib.service import Service
-from chalicelib.telemetry.trace_context import HEADERS
 
 if TYPE_CHECKING:
-    from chalicelib.requests.waiting import Reply as Replied
+    from chalicelib.core.requests.waiting import Reply as Replied
 
 REQUESTS = Family("Requests", __doc__)
 

@@ -7,12 +7,12 @@ MQ over HTTP sign their requests instead of sending it; it is derived from the s
 
 from __future__ import annotations
 
-from chalicelib.access.rights import RIGHTS, Right, parse
-from chalicelib.access.token import ID_PATTERN
 from chalicelib.api.operation import DELETED, Family, Json, Page, page_of
-from chalicelib.base.fields import Answer, optional, request, required
-from chalicelib.base.limits import OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX, TOKEN_NAME_CHARS_MAX
-from chalicelib.base.schema import array, instant, integer, nullable, string
+from chalicelib.core.access.rights import RIGHTS, Right, parse
+from chalicelib.core.access.token import ID_PATTERN
+from chalicelib.core.base.fields import Answer, optional, request, required
+from chalicelib.core.base.limits import OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX, TOKEN_NAME_CHARS_MAX
+from chalicelib.core.base.schema import array, instant, integer, nullable, string
 from chalicelib.service import Service
 
 TOKENS = Family("Tokens", __doc__)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from chalicelib.access.callers import may_read
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
-from chalicelib.base.errors import QueuesDraining
-from chalicelib.base.fields import Answer, Sometimes
-from chalicelib.base.limits import QUEUES_MAX
-from chalicelib.base.message import QUEUE
-from chalicelib.base.schema import array, flag, instant, integer
-from chalicelib.catalogue.topic import Topic as StoredTopic
-from chalicelib.catalogue.topic import TopicSettings
-from chalicelib.cursors.progress import QueueOffsets
+from chalicelib.core.access.callers import may_read
+from chalicelib.core.base.errors import QueuesDraining
+from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.limits import QUEUES_MAX
+from chalicelib.core.base.message import QUEUE
+from chalicelib.core.base.schema import array, flag, instant, integer
+from chalicelib.core.catalogue.topic import Topic as StoredTopic
+from chalicelib.core.catalogue.topic import TopicSettings
+from chalicelib.core.cursors.progress import QueueOffsets
 from chalicelib.service import Service
 
 TOPICS = Family("Topics", __doc__)

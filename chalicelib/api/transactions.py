@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from chalicelib.api.messages import NEW, Stored, produced
 from chalicelib.api.operation import TOPIC, TOPIC_NAME, TRANSACTION_ID, Family, Json, Page, page_of
-from chalicelib.base.errors import TransactionEnded
-from chalicelib.base.fields import Answer, Sometimes
-from chalicelib.base.message import QUEUE
-from chalicelib.base.schema import array, instant, integer, nullable
-from chalicelib.catalogue.topic import Topic
+from chalicelib.core.base.errors import TransactionEnded
+from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.message import QUEUE
+from chalicelib.core.base.schema import array, instant, integer, nullable
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.telemetry.trace_context import HEADERS
+from chalicelib.core.transactions.request import Begin, Check
 from chalicelib.service import Service
-from chalicelib.telemetry.trace_context import HEADERS
-from chalicelib.transactions.request import Begin, Check
 
 TRANSACTIONS = Family("Transactions", __doc__)
 

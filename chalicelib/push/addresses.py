@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from chalicelib.base.fields import Label
-from chalicelib.catalogue.push import Push, split_url
+from chalicelib.core.base.fields import Label
+from chalicelib.core.catalogue.push import Push, split_url
 
 # The tables are of this module, since `is_global` differs from one version of Python to the next. They follow
 # https://www.iana.org/assignments/iana-ipv4-special-registry and .../iana-ipv6-special-registry, as of October 2025.

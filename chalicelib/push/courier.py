@@ -13,15 +13,15 @@ from collections.abc import Sequence
 import orjson
 
 from chalicelib import VERSION
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.push import Push, Secret, signing
-from chalicelib.consuming.delivery import Delivery
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.push import Push, Secret, signing
+from chalicelib.core.consuming.delivery import Delivery
+from chalicelib.core.telemetry.trace_context import shared
 from chalicelib.push.outside import Answer, Outside
 from chalicelib.push.secrets import Keyring
-from chalicelib.telemetry.trace_context import shared
 
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - the mark of a secret, not one
 

@@ -13,25 +13,25 @@ from dataclasses import field
 from functools import partial
 from threading import Lock
 
-from chalicelib.base.errors import DecantError, GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.records import mutable
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import Group, change
-from chalicelib.catalogue.push import Push
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming import Consuming
-from chalicelib.consuming.delivery import Delivery
-from chalicelib.consuming.request import Pop
-from chalicelib.consuming.view import GroupView
+from chalicelib.core.base.errors import DecantError, GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.base.records import mutable
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.group import Group, change
+from chalicelib.core.catalogue.push import Push
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming import Consuming
+from chalicelib.core.consuming.delivery import Delivery
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.consuming.view import GroupView
+from chalicelib.core.table.writes import Refused
+from chalicelib.core.telemetry.lines import PUSH
 from chalicelib.push.courier import Courier
 from chalicelib.push.outcome import Outcome, judge
 from chalicelib.push.outside import Answer, Crew, Outside
 from chalicelib.push.secrets import Keyring
 from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS
-from chalicelib.table.writes import Refused
-from chalicelib.telemetry.lines import PUSH
 
 RUN_MS = 50 * SECOND_MS
 """How long a run begins calls: the schedule starts one every minute."""

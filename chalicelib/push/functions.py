@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from chalicelib.base import strict_json
-from chalicelib.base.fields import encodable, shown
-from chalicelib.base.limits import READ_TIMEOUT_MS
+from chalicelib.core.base import strict_json
+from chalicelib.core.base.fields import encodable, shown
+from chalicelib.core.base.limits import READ_TIMEOUT_MS
 from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
 
 _CLIENTS_MAX = 64

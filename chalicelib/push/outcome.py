@@ -7,10 +7,10 @@ from dataclasses import field
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
-from chalicelib.base import strict_json
-from chalicelib.base.fields import encodable, shown
-from chalicelib.base.limits import NACK_DELAY_MS_MAX, REASON_CHARS_MAX, SECOND_MS
-from chalicelib.base.records import record
+from chalicelib.core.base import strict_json
+from chalicelib.core.base.fields import encodable, shown
+from chalicelib.core.base.limits import NACK_DELAY_MS_MAX, REASON_CHARS_MAX, SECOND_MS
+from chalicelib.core.base.records import record
 from chalicelib.push.outside import Answer
 
 GONE = 410

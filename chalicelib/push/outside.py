@@ -7,8 +7,8 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Protocol
 
-from chalicelib.base.limits import MIB
-from chalicelib.base.records import record
+from chalicelib.core.base.limits import MIB
+from chalicelib.core.base.records import record
 
 ANSWER_BYTES_MAX = MIB
 """How much of an answer is read: a report on 256 messages, each with a reason, is a tenth of it."""

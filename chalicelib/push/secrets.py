@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from chalicelib.base.errors import InvalidField, NotFound
-from chalicelib.base.fields import quoted
-from chalicelib.base.limits import PUSH_SECRETS_MAX
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import Group, keep_secrets
-from chalicelib.catalogue.push import Secret
-from chalicelib.catalogue.signing_key import SigningKey, derived, name_of
-from chalicelib.catalogue.topic import Topic
-from chalicelib.store.paging import place_of, token_of
-from chalicelib.table.writes import Refused
+from chalicelib.core.base.errors import InvalidField, NotFound
+from chalicelib.core.base.fields import quoted
+from chalicelib.core.base.limits import PUSH_SECRETS_MAX
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.group import Group, keep_secrets
+from chalicelib.core.catalogue.push import Secret
+from chalicelib.core.catalogue.signing_key import SigningKey, derived, name_of
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.store.paging import place_of, token_of
+from chalicelib.core.table.writes import Refused
 
 _ID_BYTES = 8
 _ID_PATTERN = f"[0-9a-f]{{{2 * _ID_BYTES}}}"

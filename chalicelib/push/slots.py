@@ -11,14 +11,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from chalicelib.base.limits import CLOCKS_APART_MS, DAY_MS, MINUTE_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
-from chalicelib.base.records import record
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.push import Push
-from chalicelib.store import Range
-from chalicelib.table import keys
-from chalicelib.table.writes import Absent, Equals, Guard, Item, Key, Refused, RemoveItem, Set, Write
+from chalicelib.core.base.limits import CLOCKS_APART_MS, DAY_MS, MINUTE_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
+from chalicelib.core.base.records import record
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.push import Push
+from chalicelib.core.store import Range
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Absent, Equals, Guard, Item, Key, Refused, RemoveItem, Set, Write
 
 LEASE_SPARE_MS = 15 * SECOND_MS
 """How much longer than its call a batch is leased: it is read before and settled after."""

@@ -3,12 +3,12 @@ each topic and instance."""
 
 from __future__ import annotations
 
-from chalicelib.base import deadline
-from chalicelib.base.cache import BoundedCache
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.waiters import Waiters
+from chalicelib.core.base import deadline
+from chalicelib.core.base.cache import BoundedCache
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.waiters import Waiters
 from chalicelib.push.outside import Outside
 
 WAKE_EVERY_MS = SECOND_MS

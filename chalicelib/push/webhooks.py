@@ -15,10 +15,10 @@ from socket import IPPROTO_TCP, TCP_NODELAY, create_connection, socket
 from ssl import SSLContext, create_default_context
 from typing import Any
 
-from chalicelib.base.fields import Label
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.push import split_url
+from chalicelib.core.base.fields import Label
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.push import split_url
 from chalicelib.push.addresses import is_allowed
 from chalicelib.push.names import Names, Resolve, resolved
 from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.table.keys import FORM
-from chalicelib.table.writes import Item, Key, key_of
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.table.keys import FORM
+from chalicelib.core.table.writes import Item, Key, key_of
 from local.memory.private import FolderUnusable, demand_private_file, demand_private_folder
 from local.memory.reserve import RESERVE_BYTES, Reserve, makes_room
 from local.memory.store import Change

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.core.base.errors import StoreUnavailable
 from local.memory.disk import Disk
 from local.memory.private import FolderUnusable
 from local.memory.store import MemoryStore

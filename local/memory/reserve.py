@@ -11,9 +11,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from chalicelib.base.limits import MIB
-from chalicelib.telemetry import record
-from chalicelib.telemetry.lines import PUSH, SWEEP
+from chalicelib.core.base.limits import MIB
+from chalicelib.core.telemetry import record
+from chalicelib.core.telemetry.lines import PUSH, SWEEP
 from local.memory.private import FILE_MODE
 
 RESERVE_BYTES = 8 * MIB

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import ITEM_BYTES_MAX, SECOND_MS
-from chalicelib.store import Keys, Outcome, Range, Read
-from chalicelib.table.writes import Item, Key, Refused, Write, key_of
-from chalicelib.telemetry import record
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import ITEM_BYTES_MAX, SECOND_MS
+from chalicelib.core.store import Keys, Outcome, Range, Read
+from chalicelib.core.table.writes import Item, Key, Refused, Write, key_of
+from chalicelib.core.telemetry import record
 from local.memory.evaluate import after, allows
 from local.memory.meter import Meter
 from local.memory.sizes import Sized, bytes_of, read_units, sized, write_units
@@ -51,7 +51,7 @@ class Keeper(Protocol):
 
 
 class MemoryStore:
-    """Implements `chalicelib.store.Store`. One lock makes every request atomic. With a keeper it holds what that keeps,
+    """Implements `chalicelib.core.store.Store`. One lock makes every request atomic. With a keeper it holds what that keeps,
     and each change is kept before anyone can read it."""
 
     is_metered = True

@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-from chalicelib.base.fields import shown
-from chalicelib.store import Keys, Range
-from chalicelib.store.dynamodb.values import typed_item
-from chalicelib.table.keys import signing_key
-from chalicelib.table.writes import Item, Key, key_of
+from chalicelib.core.base.fields import shown
+from chalicelib.core.store import Keys, Range
+from chalicelib.core.store.dynamodb.values import typed_item
+from chalicelib.core.table.keys import signing_key
+from chalicelib.core.table.writes import Item, Key, key_of
 from local.memory.key_condition import Selection, Unreadable, selection
 from local.memory.partitions import Partitions
 from local.memory.sizes import bytes_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chalicelib import wiring
-from chalicelib.protocols.functions import SWEEPS
+from chalicelib.doors.functions import SWEEPS
 from infra.alarms import ALARM
 from infra.packaging import Package, complete
 from infra.stage import read_stage

@@ -34,7 +34,7 @@ def test_other_clones_make_the_same_bytes(package: Package, tmp_path: Path) -> N
         copy(ROOT / name, tmp_path / name)
     installed = next(package.code.parent.parent.glob("installed-*"))
     shutil.copytree(installed, tmp_path / "packages" / installed.name)
-    stray = tmp_path / "chalicelib/base/__pycache__/limits.cpython-311.pyc"
+    stray = tmp_path / "chalicelib/core/base/__pycache__/limits.cpython-311.pyc"
     stray.parent.mkdir(exist_ok=True)
     stray.write_bytes(b"old")
     (tmp_path / "chalicelib/notes.txt").write_text("to do")

@@ -21,14 +21,15 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api import OPERATIONS
-from chalicelib.base.limits import DAY_MS, MINUTE_MS
-from chalicelib.base.runtime import system
+from chalicelib.core.base.limits import DAY_MS, MINUTE_MS
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store import Store
+from chalicelib.core.store.dynamodb import boto, table
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.upkeep import rounds
+from chalicelib.core.upkeep import sweeps as upkeep
+from chalicelib.doors.sqs.registry import moves_of, queues_of
 from chalicelib.push.outside import Answer
-from chalicelib.store import Store
-from chalicelib.store.dynamodb import boto, table
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.upkeep import rounds
-from chalicelib.upkeep import sweeps as upkeep
 from infra.merging import load, merged
 from infra.stage import PARTS
 from local import embedded
@@ -162,8 +163,8 @@ def dead_messages_move_with_their_bodies(client: Client) -> None:
     client.clock.sleep(DAY_MS)
     assert client.api.service.sweeps.revive().done
     service = client.api.service
-    service.moves.tasks.start(service.sqs_queues.current(dead), None, 1, uuid4().hex)
-    assert client.api.service.sweeps.move(client.api.service.moves).done == 2
+    moves_of(service).tasks.start(queues_of(service).current(dead), None, 1, uuid4().hex)
+    assert client.api.service.sweeps.move(moves_of(client.api.service)).done == 2
 
 
 def an_alarm_is_raised(client: Client) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import SECOND_MS
+from chalicelib.core.base.limits import SECOND_MS
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock

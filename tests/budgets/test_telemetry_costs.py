@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.api import OPERATIONS
-from chalicelib.base.runtime import system
-from chalicelib.protocols import entrance
-from chalicelib.telemetry.record import asked_store, count, used
-from chalicelib.telemetry.telemetry import Telemetry
+from chalicelib.core.base.runtime import system
+from chalicelib.core.telemetry.record import asked_store, count, used
+from chalicelib.core.telemetry.telemetry import Telemetry
+from chalicelib.doors import entrance
 from local.memory.meter import Meter
 from tests.support.client import Client, Topic
 

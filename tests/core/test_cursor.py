@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import LEASES_MAX
-from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.claim_plan import Tokens, pick, take
-from chalicelib.cursors import cursor_writes as steps
-from chalicelib.cursors.broadcast import forget, newest, note
-from chalicelib.cursors.cursor import (
+from chalicelib.core.base.limits import LEASES_MAX
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.claim_plan import Tokens, pick, take
+from chalicelib.core.cursors import cursor_writes as steps
+from chalicelib.core.cursors.broadcast import forget, newest, note
+from chalicelib.core.cursors.cursor import (
     LEASES_FEW,
     Cursor,
     RetryPage,
@@ -31,9 +31,9 @@ from chalicelib.cursors.cursor import (
     cursors_of,
     read_again,
 )
-from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.lease import ACKED, MOVED, SET_ASIDE_UNTIL_MS, UNKNOWN_MS, Lease, mark, runs
-from chalicelib.table.writes import Item, Key, Path, RemoveItem, Set, Write
+from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.lease import ACKED, MOVED, SET_ASIDE_UNTIL_MS, UNKNOWN_MS, Lease, mark, runs
+from chalicelib.core.table.writes import Item, Key, Path, RemoveItem, Set, Write
 from local.memory.evaluate import after, holds
 from tests.support.late_store import LateStore
 

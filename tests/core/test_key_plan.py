@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.catalogue.group import BY_KEY, Group
-from chalicelib.consuming import key_plan
-from chalicelib.consuming.claim_plan import Pick, Tokens, take
-from chalicelib.consuming.key_plan import Known, Owed, Window
-from chalicelib.consuming.receipt_batch import NOTHING, Plan
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import LEASES_ROOM, write
-from chalicelib.cursors.lease import SET_ASIDE_UNTIL_MS, Lease, set_aside
+from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.core.catalogue.group import BY_KEY, Group
+from chalicelib.core.consuming import key_plan
+from chalicelib.core.consuming.claim_plan import Pick, Tokens, take
+from chalicelib.core.consuming.key_plan import Known, Owed, Window
+from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.cursor_writes import LEASES_ROOM, write
+from chalicelib.core.cursors.lease import SET_ASIDE_UNTIL_MS, Lease, set_aside
 from local.memory.evaluate import after
 from tests.core.test_picking import KEY, NOW, cursors, item_of
 from tests.support.clock import Clock

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import INSTANT_MS_MAX
-from chalicelib.cursors.lease import (
+from chalicelib.core.base.limits import INSTANT_MS_MAX
+from chalicelib.core.cursors.lease import (
     ACKED,
     MOVED,
     SPLIT_CHARS,

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, TAKEOVERS_MAX
-from chalicelib.catalogue.group import Group
-from chalicelib.consuming import claim_plan
-from chalicelib.consuming.claim_plan import Pick, Tokens, pick, stretches, take
-from chalicelib.consuming.receipt_batch import Plan
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import write
-from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
-from chalicelib.table.writes import Equals, Key, Path, Remove, Set
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, TAKEOVERS_MAX
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.consuming import claim_plan
+from chalicelib.core.consuming.claim_plan import Pick, Tokens, pick, stretches, take
+from chalicelib.core.consuming.receipt_batch import Plan
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.cursor_writes import write
+from chalicelib.core.cursors.lease import ACKED, MOVED, Lease, mark, runs
+from chalicelib.core.table.writes import Equals, Key, Path, Remove, Set
 from local.memory.evaluate import after, holds
 
 NOW = 1_000_000

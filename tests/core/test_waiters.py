@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.consuming.waiters import POLL_MS_MAX, Place, Waiter, Waiters
+from chalicelib.core.consuming.waiters import POLL_MS_MAX, Place, Waiter, Waiters
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

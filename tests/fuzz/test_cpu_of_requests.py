@@ -18,7 +18,7 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api.admission import NOBODY, Demand
-from chalicelib.base.limits import MIB
+from chalicelib.core.base.limits import MIB
 from local.memory.key_condition import Unreadable, selection
 from local.memory.wire import EXPRESSION_CHARS_MAX
 from local.server import listen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from chalicelib.catalogue.group import BY_KEY
+from chalicelib.core.catalogue.group import BY_KEY
 from tests.history import settle_by
 from tests.history.facts import NEVER_MS, Delivered, Place, Reset, Settled
 from tests.history.history import History

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.base.limits import DEAD_MS
+from chalicelib.core.base.limits import DEAD_MS
 from tests.history import moves
 from tests.history.case import Case
 from tests.history.facts import NEVER_MS, Place

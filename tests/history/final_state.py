@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.base.message import Stored
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.request import Pop
+from chalicelib.core.base.message import Stored
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.store import Range
+from chalicelib.core.store.paging import positions_of
+from chalicelib.core.table import keys
 from chalicelib.service import Service
-from chalicelib.store import Range
-from chalicelib.store.paging import positions_of
-from chalicelib.table import keys
 from tests.history.caller import PADDED, Caller
 from tests.history.facts import Place
 from tests.history.history import History

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from chalicelib.base.limits import SET_ASIDE_MAX
+from chalicelib.core.base.limits import SET_ASIDE_MAX
 from tests.history.facts import (
     NEVER_MS,
     Acted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.base.limits import TAKE_OVER_AFTER_MS
+from chalicelib.core.base.limits import TAKE_OVER_AFTER_MS
 from tests.history import receipt_rules, settle_by
 from tests.history.case import Case
 from tests.history.facts import NEVER_MS, Asked, Delivered, Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.catalogue.group import BY_KEY
+from chalicelib.core.catalogue.group import BY_KEY
 from tests.history.case import Case
 from tests.history.facts import Delivered, Place
 

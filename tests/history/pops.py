@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from math import ceil
 
-from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
+from chalicelib.core.base.limits import SECOND_MS, STORE_DEADLINE_MS
 from tests.history import receipt_rules, settle_by
 from tests.history.case import Case
 from tests.history.facts import LATE_MS, NEVER_MS, Asked, Delivered, Paused, Place, Taken

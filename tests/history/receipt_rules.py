@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.catalogue.group import BY_DELIVERY
+from chalicelib.core.catalogue.group import BY_DELIVERY
 from tests.history import moves, settle_by
 from tests.history.case import Case
 from tests.history.facts import NEVER_MS, Delivered, Settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from tests.history.facts import Delivered, Sent
 
 KNOWN_MS = METADATA_AGE_MS_MAX + 1_000

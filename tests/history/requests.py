@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from chalicelib.base.errors import (
+from chalicelib.core.base.errors import (
     AlreadyReplied,
     QueueFull,
     ReplyTimeout,
@@ -13,9 +13,9 @@ from chalicelib.base.errors import (
     RequestNotFound,
     StoreUnavailable,
 )
-from chalicelib.base.message import Message
-from chalicelib.catalogue.topic import Topic
-from chalicelib.producing.new_message import Sending
+from chalicelib.core.base.message import Message
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.producing.new_message import Sending
 from chalicelib.service import Service
 from tests.history.caller import Record
 from tests.history.case import Case

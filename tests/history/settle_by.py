@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE
+from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE
 from tests.history.facts import LATE_MS, NEVER_MS, Delivered, Place, Settled, Taken
 from tests.history.history import History
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from chalicelib.base import base64url
-from chalicelib.cursors.cursor_writes import WITNESS_MS, WITNESSES_MAX
+from chalicelib.core.base import base64url
+from chalicelib.core.cursors.cursor_writes import WITNESS_MS, WITNESSES_MAX
 from tests.history import moves, receipt_rules, settle_by
 from tests.history.case import Case
 from tests.history.facts import NEVER_MS, Settled

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import STORE_DEADLINE_MS
+from chalicelib.core.base.limits import STORE_DEADLINE_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
 from tests.history.facts import (
     Asked,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from tests.history import recreation
 from tests.history.facts import Delivered, Sent
 

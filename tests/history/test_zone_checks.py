@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base.limits import TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
+from chalicelib.core.base.limits import TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
 from tests.history.examples import PLACE, broken
 from tests.history.facts import Asked, Delivered, Sent, Settled
 from tests.history.history import SKEW_MS, History, Rules

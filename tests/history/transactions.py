@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from chalicelib.base.errors import StoreUnavailable, TransactionEnded, TransactionNotFound
-from chalicelib.catalogue.topic import Topic
+from chalicelib.core.base.errors import StoreUnavailable, TransactionEnded, TransactionNotFound
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.transactions.request import Begin
 from chalicelib.service import Service
-from chalicelib.transactions.request import Begin
 from tests.history.caller import PADDED, Record
 from tests.history.case import Case
 from tests.history.facts import NEVER_MS, Begun, Checked, Decision, Sent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.base.limits import TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
+from chalicelib.core.base.limits import TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
 from tests.history.case import Case
 from tests.history.facts import Delivered
 from tests.history.history import History

@@ -12,9 +12,9 @@ from app import app
 from chalicelib import wiring
 from chalicelib.api import OPERATIONS, Api
 from chalicelib.api.admission import Demand
-from chalicelib.base.fields import declarations
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
-from chalicelib.protocols.http.openapi import document
+from chalicelib.core.base.fields import declarations
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.doors.http.openapi import document
 from local.memory.store import MemoryStore
 from tests.http.test_routes import Provoked
 from tests.support import documented, events

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.consuming.skip import Skipper
-from chalicelib.consuming.view import QueueView
+from chalicelib.core.consuming.skip import Skipper
+from chalicelib.core.consuming.view import QueueView
 from tests.support.client import Client, Group, Topic, failed, receipts
 from tests.support.clock import Clock
 

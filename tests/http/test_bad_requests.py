@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
+from chalicelib.core.base.limits import INSTANT_MS_MAX, OFFSET_MAX
 from tests.support.client import Client, Group, Topic
 
 MALFORMED = {

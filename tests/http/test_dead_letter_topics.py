@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import HOUR_MS, KIB
-from chalicelib.dead_letters import move
-from chalicelib.dead_letters.move import Mover
-from chalicelib.table import keys
-from chalicelib.table.writes import Key
+from chalicelib.core.base.limits import HOUR_MS, KIB
+from chalicelib.core.dead_letters import move
+from chalicelib.core.dead_letters.move import Mover
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Key
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.orders import noise

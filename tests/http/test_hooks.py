@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from chalicelib import wiring
-from chalicelib.base.errors import InvalidField, StoreUnavailable
-from chalicelib.base.message import Message
-from chalicelib.producing.hooks import SendHooks
+from chalicelib.core.base.errors import InvalidField, StoreUnavailable
+from chalicelib.core.base.message import Message
+from chalicelib.core.producing.hooks import SendHooks
 from tests.support.client import Client, Topic, bodies
 from tests.support.hooks import refuse_secrets
 from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable

@@ -11,7 +11,7 @@ import pytest
 from app import app, ingest, pop
 from chalicelib import wiring
 from chalicelib.api.admission import Demand
-from chalicelib.protocols.ingest.sources import UnknownEvent
+from chalicelib.doors.ingest.sources import UnknownEvent
 from local.request import Head
 from local.server import judge
 from tests.mqhttp.client import Mq

@@ -12,13 +12,13 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api.admission import Demand
-from chalicelib.base.errors import StoreUnavailable, TransactionEnded
-from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
+from chalicelib.core.base.errors import StoreUnavailable, TransactionEnded
+from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS
+from chalicelib.core.store import Outcome, Store
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.values import outbox_put
+from chalicelib.core.table.writes import Item, Write
 from chalicelib.push.outside import Answer
-from chalicelib.store import Outcome, Store
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.values import outbox_put
-from chalicelib.table.writes import Item, Write
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, transact
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock

@@ -13,11 +13,11 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from chalicelib import VERSION
-from chalicelib.base import limits
-from chalicelib.base.limits import BACKOFF_MS
-from chalicelib.catalogue import group
-from chalicelib.producing.new_message import BASE64_CHARS_MAX
-from chalicelib.protocols.http.openapi import document
+from chalicelib.core.base import limits
+from chalicelib.core.base.limits import BACKOFF_MS
+from chalicelib.core.catalogue import group
+from chalicelib.core.producing.new_message import BASE64_CHARS_MAX
+from chalicelib.doors.http.openapi import document
 
 SCHEMAS = document()["components"]["schemas"]
 PARAMETERS = document()["components"]["parameters"]

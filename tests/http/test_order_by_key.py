@@ -8,9 +8,9 @@ from unittest.mock import patch
 
 import pytest
 
-from chalicelib.base.limits import HOUR_MS, PASSED_AT_ONCE_MAX
-from chalicelib.consuming import key_order, key_plan, skip
-from chalicelib.consuming.skip import FILTERED_BYTES_MAX
+from chalicelib.core.base.limits import HOUR_MS, PASSED_AT_ONCE_MAX
+from chalicelib.core.consuming import key_order, key_plan, skip
+from chalicelib.core.consuming.skip import FILTERED_BYTES_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore

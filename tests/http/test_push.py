@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import NACK_DELAY_MS_MAX, PUSH_SECRETS_MAX
-from chalicelib.consuming import claim
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import NACK_DELAY_MS_MAX, PUSH_SECRETS_MAX
+from chalicelib.core.consuming import claim
+from chalicelib.core.table.writes import Item, Write
 from chalicelib.push.courier import Courier
 from chalicelib.push.dispatcher import RUN_MS
 from chalicelib.push.outside import Answer
-from chalicelib.table.writes import Item, Write
 from tests.http.test_metrics import Scrape
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock

@@ -15,10 +15,10 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.admission import Demand
 from chalicelib.api.messages import MESSAGES_PATH
 from chalicelib.api.operation import Right
-from chalicelib.protocols.doors import respond
-from chalicelib.protocols.http import body as body_module
-from chalicelib.protocols.http import openapi
-from chalicelib.protocols.http.application import SQS_PATHS
+from chalicelib.doors.http import body as body_module
+from chalicelib.doors.http import openapi
+from chalicelib.doors.http.application import SQS_PATHS
+from chalicelib.doors.router import respond
 from local.server import request_of
 from tests.support import documented
 from tests.support.client import ALL_RIGHTS, Answer, Client, receipts

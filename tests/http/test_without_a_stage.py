@@ -11,7 +11,7 @@ import pytest
 
 import app
 from chalicelib import wiring
-from chalicelib.base.errors import Internal
+from chalicelib.core.base.errors import Internal
 from infra.stage import STAGES, read_stage
 from tests.support import aws_events, events
 from tests.support.events import FRONTS, Sent

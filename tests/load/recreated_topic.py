@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.consuming.request import Pop
+from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.core.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import Acted

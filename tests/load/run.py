@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
 
-from chalicelib.base.limits import EXPIRED_KEPT_MS, RETENTION_MS_MIN
-from chalicelib.catalogue.topic import Topic
-from chalicelib.catalogue.zones import Zones
+from chalicelib.core.base.limits import EXPIRED_KEPT_MS, RETENTION_MS_MIN
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.catalogue.zones import Zones
+from chalicelib.core.store.dynamodb import table
 from chalicelib.service import Service
-from chalicelib.store.dynamodb import table
 from tests.history import checker
 from tests.history.facts import NEVER_MS, Place
 from tests.history.final_state import read_dead, read_log

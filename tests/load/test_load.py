@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.base.limits import STORE_DEADLINE_MS
+from chalicelib.core.base.limits import STORE_DEADLINE_MS
 from tests.load import processes, torment
 from tests.load.proxy import NONE
 from tests.load.run import Plan, Report, play, summary

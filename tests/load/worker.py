@@ -16,14 +16,14 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.runtime import system
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.request import Pop
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.runtime import system
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.store.dynamodb import client
+from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.service import Service
-from chalicelib.store.dynamodb import client
-from chalicelib.store.dynamodb.store import DynamoStore
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
 from tests.history.requests import RequestCaller

@@ -15,7 +15,7 @@ import pytest
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local import connection as connection_module
 from local.connection import SMALL_BODY_BYTES_MAX

@@ -17,11 +17,11 @@ import pytest
 
 import app
 from chalicelib import wiring
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.protocols.doors import respond
-from chalicelib.protocols.http.respond import Response
-from chalicelib.store import Keys, Range
-from chalicelib.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.store import Keys, Range
+from chalicelib.core.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
+from chalicelib.doors.http.respond import Response
+from chalicelib.doors.router import respond
 from local.memory.disk import FILE, FORMAT, RESERVE, Disk
 from local.memory.private import FolderUnusable
 from local.memory.store import MemoryStore

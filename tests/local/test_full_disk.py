@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from chalicelib.api import OPERATIONS
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import KIB
-from chalicelib.protocols.mqhttp.calls import CALLS
-from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.protocols.sqs.door import OPERATION
-from chalicelib.table.writes import Key
-from chalicelib.telemetry.lines import PUSH, SWEEP
-from chalicelib.telemetry.record import Record, recording
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import KIB
+from chalicelib.core.table.writes import Key
+from chalicelib.core.telemetry.lines import PUSH, SWEEP
+from chalicelib.core.telemetry.record import Record, recording
+from chalicelib.doors.mqhttp.calls import CALLS
+from chalicelib.doors.sqs.actions import ACTIONS
+from chalicelib.doors.sqs.door import OPERATION
 from local.memory import disk as disk_module
 from local.memory import reserve
 from local.memory.disk import RESERVE, Disk

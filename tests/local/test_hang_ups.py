@@ -15,7 +15,7 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local.connections import Server
 from local.memory.store import MemoryStore

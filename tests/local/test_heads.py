@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from chalicelib.base.errors import InvalidField, MessageTooLarge
+from chalicelib.core.base.errors import InvalidField, MessageTooLarge
 from local.body import read_body
 from local.incoming import Incoming, Pause, Steps
 from local.request import understood

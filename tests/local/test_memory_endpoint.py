@@ -12,9 +12,9 @@ from boto3.dynamodb.conditions import Key as Attribute
 from boto3.dynamodb.types import TypeSerializer
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.store.dynamodb import table
-from chalicelib.store.dynamodb.values import typed_item
-from chalicelib.table.writes import Key
+from chalicelib.core.store.dynamodb import table
+from chalicelib.core.store.dynamodb.values import typed_item
+from chalicelib.core.table.writes import Key
 from local import endpoint
 from local.memory.store import MemoryStore
 from local.memory.wire import ITEMS_AT_ONCE, Wire

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.table.writes import Absent, Key, Set, Write
+from chalicelib.core.table.writes import Absent, Key, Set, Write
 from local.memory.disk import FILE, RESERVE, Disk
 from local.memory.private import FolderUnusable
 from local.memory.store import MemoryStore

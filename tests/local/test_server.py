@@ -17,7 +17,7 @@ from email.message import Message
 
 import pytest
 
-from chalicelib.base.limits import REQUEST_BYTES_MAX
+from chalicelib.core.base.limits import REQUEST_BYTES_MAX
 from local.server import request_of
 from tests.local.serving import ANSWER_SECONDS, Running, environment, in_raw, launched, refusal, running
 from tests.support.emulators import ROOT, client_of, dynoxide, free_port
@@ -188,7 +188,7 @@ def test_requests_are_logged_when_asked_for() -> None:
 
 DEFECT = """
 import logging, os, sys, warnings
-from chalicelib.admin.topics import Topics
+from chalicelib.core.admin.topics import Topics
 
 def names(*_: object) -> None:
     logging.getLogger("some.library").warning("half a character: \\ud800")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.base.limits import HOUR_MS, SECOND_MS
+from chalicelib.core.base.limits import HOUR_MS, SECOND_MS
 from local import sweeping
 from local.memory import opening
 from local.memory.disk import Disk

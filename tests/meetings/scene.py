@@ -8,15 +8,15 @@ from copy import copy
 from random import Random
 from typing import Any, Self
 
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.catalogue import alarm
-from chalicelib.catalogue.backoff import Backoff
-from chalicelib.catalogue.group import BROADCAST
-from chalicelib.catalogue.rate import Rate
-from chalicelib.consuming.request import Pop
+from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.core.catalogue import alarm
+from chalicelib.core.catalogue.backoff import Backoff
+from chalicelib.core.catalogue.group import BROADCAST
+from chalicelib.core.catalogue.rate import Rate
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.store import Outcome
+from chalicelib.core.table.writes import Item, Write
 from chalicelib.service import Service
-from chalicelib.store import Outcome
-from chalicelib.table.writes import Item, Write
 from tests.history import checker
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Delivered, Settled

@@ -13,7 +13,7 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from chalicelib.base.limits import ATTEMPTS_MAX, RETENTION_MS_MAX
+from chalicelib.core.base.limits import ATTEMPTS_MAX, RETENTION_MS_MAX
 from tests.model.calling import (
     COMMITTED,
     FETCHED_MS,

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from chalicelib.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, BY_RECEIPT
-from chalicelib.consuming.key_plan import LOOKED_FURTHER_MAX
+from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, BY_RECEIPT
+from chalicelib.core.consuming.key_plan import LOOKED_FURTHER_MAX
 
 BACKOFF_MS = (10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000)
 """The contract's, as far as messages get here; then ever longer."""

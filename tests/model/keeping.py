@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
-from chalicelib.base.limits import RETENTION_MS_DEFAULT, RETENTION_MS_MAX
+from chalicelib.core.base.limits import RETENTION_MS_DEFAULT, RETENTION_MS_MAX
 from tests.model.cursor import EXPIRED, Cursor
 from tests.model.model import DEFAULTS, Json, details
 from tests.model.pair import Pair

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from chalicelib.base.limits import DEDUP_MS
+from chalicelib.core.base.limits import DEDUP_MS
 from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor
 from tests.model.model import DEFAULTS, Group, Json, Topic, Waiting, altered, details
 from tests.model.pair import Pair

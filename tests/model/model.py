@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from chalicelib.base.limits import BACKOFF_MS, CLOCKS_APART_MS
+from chalicelib.core.base.limits import BACKOFF_MS, CLOCKS_APART_MS
 from tests.model.cursor import INVALID, Cursor, Ticket
 
 Json = dict[str, Any]

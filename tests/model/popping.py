@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chalicelib.catalogue.group import BY_KEY, BY_RECEIPT
+from chalicelib.core.catalogue.group import BY_KEY, BY_RECEIPT
 from tests.model.cursor import Cursor, Hold, Ticket, line_of
 from tests.model.model import Group, Json, Model, Topic
 

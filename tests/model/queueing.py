@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from chalicelib.base.limits import CLOCKS_APART_MS, DAY_MS, DEDUP_MS, HOUR_MS, IN_FLIGHT_MAX, METADATA_AGE_MS_MAX
+from chalicelib.core.base.limits import CLOCKS_APART_MS, DAY_MS, DEDUP_MS, HOUR_MS, IN_FLIGHT_MAX, METADATA_AGE_MS_MAX
 from tests.model.cursor import Cursor, Ticket
 from tests.model.model import DEFAULTS, NEVER_MS, Group, Json
 from tests.model.pair import Pair

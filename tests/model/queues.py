@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.doors.sqs.registry import moves_of
 from tests.model.cursor import BACKOFF_MS, INVALID, Cursor, Hold
 from tests.model.model import DEFAULTS, Group, Json
 from tests.model.moving import AT_ONCE_MS, AT_ONCE_PAUSE_MS, SWEEP_MS, SWEEP_PAUSE_MS, Moving, Task
@@ -130,7 +131,7 @@ class Queues(Receiving):
         for queue in self.world.queues.values():
             self.settle_doubt(queue)
         began_ms, service = self.now, self.clients[instance].api.service
-        service.sweeps.move(service.moves)
+        service.sweeps.move(moves_of(service))
         self._work(Moving(self.world, began_ms, began_ms + SWEEP_MS, SWEEP_PAUSE_MS, going))
 
     def _newest_tasks(self) -> Iterator[Task]:

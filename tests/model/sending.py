@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from chalicelib.base.limits import DEDUP_MS, METADATA_AGE_MS_MAX
+from chalicelib.core.base.limits import DEDUP_MS, METADATA_AGE_MS_MAX
 from tests.model.model import Json
 from tests.model.queueing import DEAD, ID_RULE, NOT_OF_QUEUE, SINGLE, TOPIC, Queueing, instances
 from tests.model.sqs import (

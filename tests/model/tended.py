@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chalicelib.base.limits import SECOND_MS
+from chalicelib.core.base.limits import SECOND_MS
 from tests.model.cursor import Cursor
 from tests.model.model import Group, Json, Topic
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from chalicelib.base.limits import DEDUP_MS
+from chalicelib.core.base.limits import DEDUP_MS
 from tests.model.cursor import COUNTS, EITHER, INVALID, LOST
 from tests.model.keeping import DEAD_TOPIC, TOPICS, instances
 from tests.model.model import Json, Waiting, altered

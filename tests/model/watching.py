@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from chalicelib.base.limits import MINUTE_MS
+from chalicelib.core.base.limits import MINUTE_MS
 from tests.model.keeping import Keeping
 from tests.model.model import Json, details
 from tests.model.tended import ALARMS, Counted, TendedGroup, TendedTopic, standing

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import BODY_BYTES_MAX
+from chalicelib.core.base.limits import BODY_BYTES_MAX
 from tests.store.conftest import embedded_store, store
 
 __all__ = ["embedded_store", "store"]

@@ -10,11 +10,11 @@ from typing import Self
 
 import pytest
 
-from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
-from chalicelib.base.message import Message
-from chalicelib.consuming.request import Pop
-from chalicelib.delays.decision import PROMOTED_MAX
-from chalicelib.producing.new_message import Sending
+from chalicelib.core.base.errors import AlreadyDelivered, MessageNotFound
+from chalicelib.core.base.message import Message
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.delays.decision import PROMOTED_MAX
+from chalicelib.core.producing.new_message import Sending
 from chalicelib.service import Service
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 

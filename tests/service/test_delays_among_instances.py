@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.api import Api
-from chalicelib.base.errors import AlreadyDelivered
+from chalicelib.core.base.errors import AlreadyDelivered
 
 Instance = Callable[[], Api]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.store import Store
+from chalicelib.core.store import Store
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

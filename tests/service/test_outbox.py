@@ -9,12 +9,12 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.errors import InvalidField, TopicNotFound
-from chalicelib.base.runtime import system
-from chalicelib.delays.decision import slot_of
+from chalicelib.core.base.errors import InvalidField, TopicNotFound
+from chalicelib.core.base.runtime import system
+from chalicelib.core.delays.decision import slot_of
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.trouble import Failed
 from chalicelib.service import Service
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trouble import Failed
 from local.memory.store import MemoryStore
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store, transact
 from tests.support.clock import Clock

@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.catalogue.configured_keys import ConfiguredKeys
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.catalogue.configured_keys import ConfiguredKeys
 from chalicelib.service import Service
 from tests.spark.service import busy_world
 from tests.support.consumer import Consumer

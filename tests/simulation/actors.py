@@ -7,9 +7,9 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from chalicelib.admin.groups import OneQueue
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.consuming.request import Pop
+from chalicelib.core.admin.groups import OneQueue
+from chalicelib.core.base.errors import DecantError, StoreUnavailable
+from chalicelib.core.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import Delivered

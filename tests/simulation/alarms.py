@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.catalogue import alarm
-from chalicelib.catalogue.topic import Topic
+from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.core.catalogue import alarm
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.store import Keys
 from chalicelib.service import Service
-from chalicelib.store import Keys
 from tests.history.facts import AlarmChange
 from tests.history.history import History
 from tests.simulation.faulty_store import PastStore

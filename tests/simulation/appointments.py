@@ -9,13 +9,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from chalicelib.catalogue import agenda
-from chalicelib.catalogue.agenda import ALWAYS_MS, FORWARD, MOVE, REVIVE, Appointment
-from chalicelib.catalogue.move_task import RUNNING
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.table import keys
-from chalicelib.table.writes import Key
-from chalicelib.upkeep.sweeps import Sweeps
+from chalicelib.core.catalogue import agenda
+from chalicelib.core.catalogue.agenda import ALWAYS_MS, FORWARD, MOVE, REVIVE, Appointment
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.moves.task import RUNNING
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Key
+from chalicelib.core.upkeep.sweeps import Sweeps
 from tests.simulation.faulty_store import PastStore
 
 SHARED_MS = 400
@@ -60,7 +60,7 @@ def _waiting(store: PastStore) -> Iterator[Waiting]:
     for key, since_ms, until_ms, _ in store.lives("delay#"):
         name, gone_ms = topics[_topic_of(key)]
         yield Waiting(FORWARD, name, keys.due_and_entry(key.sk)[0], since_ms, min(until_ms, gone_ms))
-    queues = {item["id"]: key.sk for key, _, _, item in store.lives(keys.sqs_queues())}
+    queues = {item["id"]: key.sk for key, _, _, item in store.lives(keys.subscriptions())}
     for key, since_ms, until_ms, item in store.lives("moves#"):
         if item["state"] == RUNNING:
             yield Waiting(MOVE, queues[_topic_of(key)], ALWAYS_MS, since_ms, until_ms)

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from chalicelib.base.errors import DecantError, TopicNotFound
-from chalicelib.catalogue import alarm
-from chalicelib.consuming.request import Pop
-from chalicelib.cursors.progress import QueueOffsets
+from chalicelib.core.base.errors import DecantError, TopicNotFound
+from chalicelib.core.catalogue import alarm
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.cursors.progress import QueueOffsets
 from chalicelib.service import Service
 from tests.history import checker
 from tests.history.caller import Caller

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.lease import Lease
-from chalicelib.log.segment import Entry
-from chalicelib.table import keys
-from chalicelib.table.keys import queue_of
-from chalicelib.table.writes import Key
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.lease import Lease
+from chalicelib.core.log.segment import Entry
+from chalicelib.core.table import keys
+from chalicelib.core.table.keys import queue_of
+from chalicelib.core.table.writes import Key
 from tests.history.facts import Place, Sent
 from tests.history.history import History
 from tests.simulation.faulty_store import PastStore

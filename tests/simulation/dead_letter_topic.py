@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.dead_letters.move import COUNT, ORIGIN, REASON, SOURCE
-from chalicelib.delays.decision import waiting_entry
-from chalicelib.log.packing import unpack
-from chalicelib.log.segment import Entry
+from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.core.dead_letters.move import COUNT, ORIGIN, REASON, SOURCE
+from chalicelib.core.delays.decision import waiting_entry
+from chalicelib.core.log.packing import unpack
+from chalicelib.core.log.segment import Entry
+from chalicelib.core.table import keys
 from chalicelib.service import Service
-from chalicelib.table import keys
 from tests.history.facts import NEVER_MS, Moved
 from tests.history.final_state import messages_of
 from tests.history.history import History

@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
-from chalicelib.base.errors import MessageNotFound, StoreUnavailable
+from chalicelib.core.base.errors import MessageNotFound, StoreUnavailable
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Purge, Redrive
 

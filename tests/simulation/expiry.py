@@ -10,11 +10,11 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib.base import limits
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.log import reader, tails
+from chalicelib.core.base import limits
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.log import reader, tails
+from chalicelib.core.upkeep import sweeps
 from chalicelib.service import Service
-from chalicelib.upkeep import sweeps
 from tests.history.facts import NEVER_MS, Look
 from tests.history.final_state import read_log
 from tests.history.history import History

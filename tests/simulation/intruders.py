@@ -7,7 +7,7 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.core.base.errors import StoreUnavailable
 from tests.simulation.actors import Consumer, Housekeeper, Resetter, Sweeper, Working
 from tests.simulation.dead_letters import Purger, Redriver
 from tests.simulation.faulty_store import NONE

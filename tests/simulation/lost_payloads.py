@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from chalicelib.base.message import parse_message_id
+from chalicelib.core.base.message import parse_message_id
+from chalicelib.core.table import keys
 from chalicelib.service import Service
-from chalicelib.table import keys
 from tests.history.facts import Place
 from tests.history.final_state import read_log
 from tests.history.history import History

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from chalicelib.catalogue.group import BY_KEY, ENDLESS
+from chalicelib.core.catalogue.group import BY_KEY, ENDLESS
 from tests.simulation.faulty_store import ALL
 from tests.simulation.plans import EXPIRING, RESIZED, Plan
 

@@ -10,17 +10,17 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib.admin.sqs_queues import NewQueue
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.message import Stored
-from chalicelib.catalogue import move_task
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.request import Pop
-from chalicelib.moves import tasks, worker
-from chalicelib.moves.tasks import NoTask, TaskRuns
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.message import Stored
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.moves import task as move_task
+from chalicelib.core.moves import tasks, worker
+from chalicelib.core.moves.tasks import NoTask, TaskRuns
+from chalicelib.core.store import Range
+from chalicelib.core.table import keys
+from chalicelib.doors.sqs.registry import NewQueue, moves_of, queues_of
 from chalicelib.service import Service
-from chalicelib.store import Range
-from chalicelib.table import keys
 from tests.history.caller import PADDED
 from tests.history.facts import NEVER_MS
 from tests.history.final_state import messages_of
@@ -49,8 +49,8 @@ def short_holds() -> Iterator[None]:
 
 def make_queues(service: Service, history: History) -> None:
     for name in (TOPIC, BACK):
-        service.sqs_queues.make(NewQueue(name, name, {"queues": 2}, name, {}, {}, {}))
-    service.sqs_queues.make(NewQueue(SEEN, "t", None, SEEN, {}, {}, {}))
+        queues_of(service).make(NewQueue(name, name, {"queues": 2}, name, {}, {}, {}))
+    queues_of(service).make(NewQueue(SEEN, "t", None, SEEN, {}, {}, {}))
     history.graves[service.env.catalogue.current_topic(TOPIC).id] = NEVER_MS
 
 
@@ -73,17 +73,17 @@ class Returner:
         to, rate = self._random.choice((BACK, SEEN, None)), self._random.choice((None, 3, 20))
         if to == SEEN:
             drain(self._world.instance(NONE), self._world)
-        queues = service.sqs_queues
+        queues = queues_of(service)
         target = queues.current(to) if to else None
-        service.moves.tasks.start(queues.current(TOPIC), target, rate, self._random.randbytes(8).hex())
+        moves_of(service).tasks.start(queues.current(TOPIC), target, rate, self._random.randbytes(8).hex())
 
     def _sweep(self, service: Service) -> None:
-        service.sweeps.move(service.moves, 1_000)
+        service.sweeps.move(moves_of(service), 1_000)
 
     def _cancel(self, service: Service) -> None:
-        source = service.sqs_queues.current(TOPIC)
-        if newest := service.moves.tasks.newest(source.queue.id):
-            cancelled = service.moves.tasks.cancel(source, newest.id)
+        source = queues_of(service).current(TOPIC)
+        if newest := moves_of(service).tasks.newest(source.queue.id):
+            cancelled = moves_of(service).tasks.cancel(source, newest.id)
             self._world.history.tasks.cancelled[newest.id] = cancelled.moved
 
 
@@ -99,10 +99,10 @@ def drain(service: Service, world: World) -> None:
 def settle(world: World) -> None:
     """Lets tasks end, and records where the dead are then."""
     service, facts = world.instance(NONE), world.history.tasks
-    queue = service.sqs_queues.current(TOPIC).queue
-    while service.moves.tasks.active(TOPIC):
+    queue = queues_of(service).current(TOPIC).queue
+    while moves_of(service).tasks.active(TOPIC):
         world.sleep(_HELD_MS)
-        service.sweeps.move(service.moves, 1_000)
+        service.sweeps.move(moves_of(service), 1_000)
     world.sleep(_HELD_MS)
     dead, back = (service.env.catalogue.current_topic(name) for name in (TOPIC, BACK))
     for number in range(back.readers):

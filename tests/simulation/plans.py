@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.base.limits import SET_ASIDE_MAX
-from chalicelib.catalogue.group import BY_KEY
+from chalicelib.core.base.limits import SET_ASIDE_MAX
+from chalicelib.core.catalogue.group import BY_KEY
 from tests.history.history import SKEW_MS
 from tests.simulation.expiry import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults

@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib.delays import decision, writer
-from chalicelib.producing import dedup
+from chalicelib.core.delays import decision, writer
+from chalicelib.core.producing import dedup
 from chalicelib.service import Service
 from tests.simulation.expiry import PRODUCERS_LULL
 from tests.simulation.zones import ZONES

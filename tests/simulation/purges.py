@@ -8,8 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib.admin import groups, sqs_queues
-from chalicelib.catalogue.group import NOW
+from chalicelib.core.admin import groups
+from chalicelib.core.catalogue.group import NOW
+from chalicelib.doors.sqs import registry as sqs_queues
 from chalicelib.service import Service
 from tests.history.case import PURGE_APART_MS
 

@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 import orjson
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.catalogue.backoff import Backoff
-from chalicelib.catalogue.push import Push
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.catalogue.backoff import Backoff
+from chalicelib.core.catalogue.push import Push
 from chalicelib.push import dispatcher, slots
 from chalicelib.push.outside import Answer, Outside
 from chalicelib.service import Service

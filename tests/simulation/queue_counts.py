@@ -9,10 +9,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from chalicelib.admin import draining
-from chalicelib.base.errors import InvalidField, QueuesDraining, StoreUnavailable
-from chalicelib.catalogue import catalogue, growth, scaling
-from chalicelib.catalogue.topic import AUTO
+from chalicelib.core.admin import draining
+from chalicelib.core.base.errors import InvalidField, QueuesDraining, StoreUnavailable
+from chalicelib.core.catalogue import catalogue, growth, scaling
+from chalicelib.core.catalogue.topic import AUTO
 from chalicelib.service import Service
 from tests.history.facts import Resized
 

@@ -24,12 +24,12 @@ from unittest.mock import patch
 from coverage import Coverage
 from greenlet import getcurrent
 
-from chalicelib import table
-from chalicelib.base import errors
-from chalicelib.base.records import _initializer
-from chalicelib.store import Keys, Read
-from chalicelib.table import writes
-from chalicelib.table.writes import Guard, Item, Key, Refused, Write, key_of
+from chalicelib.core import table
+from chalicelib.core.base import errors
+from chalicelib.core.base.records import _initializer
+from chalicelib.core.store import Keys, Read
+from chalicelib.core.table import writes
+from chalicelib.core.table.writes import Guard, Item, Key, Refused, Write, key_of
 from local.memory.evaluate import holds
 from tests.simulation import world
 from tests.simulation.faulty_store import PastStore

@@ -7,10 +7,10 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
-from chalicelib.base.errors import AlreadyDelivered, MessageNotFound, StoreUnavailable
-from chalicelib.base.message import Stored
-from chalicelib.catalogue.topic import Topic
-from chalicelib.reading.trace import DEAD, SETTLED
+from chalicelib.core.base.errors import AlreadyDelivered, MessageNotFound, StoreUnavailable
+from chalicelib.core.base.message import Stored
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.reading.trace import DEAD, SETTLED
 from chalicelib.service import Service
 from tests.history.caller import PADDED
 from tests.history.facts import Place, Shown

@@ -7,8 +7,8 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.catalogue.topic import Topic
+from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.final_state import take_all

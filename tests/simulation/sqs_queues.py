@@ -13,21 +13,21 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from chalicelib.admin import sqs_queues
-from chalicelib.admin.sqs_queues import QueueGone
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.catalogue.sqs_queue import FIFO_SUFFIX
-from chalicelib.protocols.sqs import queue_tags
-from chalicelib.protocols.sqs.action import Call, Context
-from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.protocols.sqs.errors import SqsError
-from chalicelib.protocols.sqs.json_wire import JsonWire
-from chalicelib.protocols.sqs.queue_attributes import RETENTION, SIZE, VISIBILITY
+from chalicelib.core.base.errors import DecantError, StoreUnavailable
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.store import Keys, Range
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Key
+from chalicelib.doors.sqs import queue_tags
+from chalicelib.doors.sqs import registry as sqs_queues
+from chalicelib.doors.sqs.action import Call, Context
+from chalicelib.doors.sqs.actions import ACTIONS
+from chalicelib.doors.sqs.errors import SqsError
+from chalicelib.doors.sqs.json_wire import JsonWire
+from chalicelib.doors.sqs.queue import FIFO_SUFFIX
+from chalicelib.doors.sqs.queue_attributes import RETENTION, SIZE, VISIBILITY
+from chalicelib.doors.sqs.registry import QueueGone, queues_of
 from chalicelib.service import Service
-from chalicelib.store import Keys, Range
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key
 from tests.history.facts import NEVER_MS, Acted, QueueLeft
 from tests.history.history import History
 from tests.history.sqs_queues import ENDS, KNOWN_MS
@@ -130,7 +130,7 @@ class QueueCaller:
         call = Call(self._service, action, members, _CONTEXT, JsonWire(action_name, b"", at_queue=False))
         if not action.is_on_queue:
             return action.run(call)
-        return self._service.sqs_queues.serve(queue, lambda found: action.run(replace(call, found=found)))
+        return queues_of(self._service).serve(queue, lambda found: action.run(replace(call, found=found)))
 
 
 class Owner:
@@ -221,7 +221,7 @@ def empty_queues(world: World, service: Service) -> None:
 
 def note_queues(store: PastStore, names: Names, over_json: bool, history: History) -> None:
     """What stands in the end, and what was ever there in part."""
-    lives = [life for life in store.lives(keys.sqs_queues()) if life[0].pk == keys.sqs_queues()]
+    lives = [life for life in store.lives(keys.subscriptions()) if life[0].pk == keys.subscriptions()]
     for key, _, until, item in lives:
         if until == inf:
             since_ms = min(since for of, since, _, other in lives if of == key and other["id"] == item["id"])
@@ -239,7 +239,7 @@ def note_queues(store: PastStore, names: Names, over_json: bool, history: Histor
 def _torn(store: PastStore, names: Names, ms: int, over_json: bool) -> Iterator[str]:
     topic = _then(store, keys.topic(names.own), ms)
     for name in (names.own, names.other):
-        record = _then(store, keys.sqs_queue(name), ms)
+        record = _then(store, keys.subscription(name), ms)
         group = _then(store, keys.group(topic["id"], name), ms) if topic else None
         is_whole = record and topic and group and (record["tid"], record["gid"]) == (topic["id"], group["id"])
         if bool(record or group) and not is_whole:

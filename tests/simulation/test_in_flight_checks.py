@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.table.writes import Key
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.table.writes import Key
 from tests.history.history import History, Rules
 from tests.simulation.cursor_states import Versions, _crowded
 

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from chalicelib.admin import topics
-from chalicelib.catalogue.group import BY_KEY
-from chalicelib.catalogue.topic import Topic
+from chalicelib.core.admin import topics
+from chalicelib.core.catalogue.group import BY_KEY
+from chalicelib.core.catalogue.topic import Topic
 from tests.simulation.bugs.log import dedup_ids_of_all_topics
 from tests.simulation.plans import Plan
 from tests.simulation.recreated_topic import RECREATED, RecreatedWorld

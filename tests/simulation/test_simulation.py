@@ -13,7 +13,8 @@ from unittest.mock import patch
 
 import pytest
 
-from chalicelib.catalogue.group import BY_KEY
+from chalicelib.core.catalogue.group import BY_KEY
+from chalicelib.doors.sqs.registry import moves_of, queues_of
 from tests.history.facts import NEVER_MS
 from tests.history.history import History
 from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
@@ -111,7 +112,7 @@ def test_a_history_is_shown_with_its_pops_and_its_verdict(capfd: pytest.CaptureF
 def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
     """Histories run without any, and leave dozens of processes."""
     service = World(7).instance(NONE)  # one that the world does not keep
-    rooms = [service.admin.draining, service.reading, service.sqs_queues, service.moves, service.requests]
+    rooms = [service.admin.draining, service.reading, queues_of(service), moves_of(service), service.requests]
     rooms += [service.pushing, service.sweeps]
     store = weakref.ref(service.env.store)  # which all rooms know
     gc.disable()

@@ -10,20 +10,20 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.limits import LATE_WRITE_MS_MAX
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.alarm import Alarm
-from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
-from chalicelib.catalogue.filters import Filter
-from chalicelib.catalogue.rate import Rate
-from chalicelib.catalogue.topic import Topic
-from chalicelib.catalogue.zones import Zones
-from chalicelib.consuming import key_plan
+from chalicelib.core.base.limits import LATE_WRITE_MS_MAX
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.alarm import Alarm
+from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
+from chalicelib.core.catalogue.filters import Filter
+from chalicelib.core.catalogue.rate import Rate
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.catalogue.zones import Zones
+from chalicelib.core.consuming import key_plan
+from chalicelib.core.store import Keys, Store
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Key
 from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
-from chalicelib.store import Keys, Store
-from chalicelib.table import keys
-from chalicelib.table.writes import Key
 from local.memory.meter import Meter
 from tests.history.caller import Caller
 from tests.history.checker import violations

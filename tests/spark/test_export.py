@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from chalicelib.base.limits import ITEM_BYTES_MAX
-from chalicelib.table import keys
+from chalicelib.core.base.limits import ITEM_BYTES_MAX
+from chalicelib.core.table import keys
 from local.memory.sizes import item_bytes
 from spark.reading import data_file
 from spark.reading import lines as line_reader

@@ -14,9 +14,9 @@ import orjson
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.store.dynamodb import table as tables
-from chalicelib.store.dynamodb.values import plain_item
-from chalicelib.table.writes import key_of
+from chalicelib.core.store.dynamodb import table as tables
+from chalicelib.core.store.dynamodb.values import plain_item
+from chalicelib.core.table.writes import key_of
 from local import endpoint
 from local.memory.store import MemoryStore
 from local.memory.wire import Wire

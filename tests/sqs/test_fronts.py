@@ -13,8 +13,8 @@ from chalice.local import LocalGateway
 
 from app import app
 from chalicelib import wiring
-from chalicelib.protocols.http import events as events_of_lambda
-from chalicelib.protocols.sqs.sigv4 import signed
+from chalicelib.doors.http import events as events_of_lambda
+from chalicelib.doors.sqs.sigv4 import signed
 from tests.sqs.signing import NOW_MS, REGION, SECRET, sign
 from tests.support import events
 from tests.support.client import Client

@@ -10,13 +10,13 @@ from uuid import uuid4
 import boto3
 import pytest
 
-from chalicelib.base.limits import READ_TIMEOUT_MS
-from chalicelib.base.runtime import system
-from chalicelib.store import Store
-from chalicelib.store.dynamodb import boto, client, table
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trying import run
-from chalicelib.table.writes import Key
+from chalicelib.core.base.limits import READ_TIMEOUT_MS
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store import Store
+from chalicelib.core.store.dynamodb import boto, client, table
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.trying import run
+from chalicelib.core.table.writes import Key
 from local import embedded
 from local.memory.store import MemoryStore
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from chalicelib.store import Keys, Outcome, Read
-from chalicelib.store.dynamodb.expressions import Expressions
-from chalicelib.table.writes import Item, Key, Path, RemoveItem, Write
+from chalicelib.core.store import Keys, Outcome, Read
+from chalicelib.core.store.dynamodb.expressions import Expressions
+from chalicelib.core.table.writes import Item, Key, Path, RemoveItem, Write
 from local.memory.sizes import bytes_of, item_bytes
 from local.memory.store import Change, MemoryStore
 

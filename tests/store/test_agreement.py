@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chalicelib.store import Outcome, Range, Store
-from chalicelib.table.writes import (
+from chalicelib.core.store import Outcome, Range, Store
+from chalicelib.core.table.writes import (
     Absent,
     Add,
     Append,

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import app
-from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from chalicelib.store.dynamodb import exports
-from chalicelib.store.dynamodb import table as tables
-from chalicelib.store.dynamodb.exports import EXPORT_MS_MIN, EXPORTS_AT_ONCE_MAX, Restorable, Span, due
+from chalicelib.core.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from chalicelib.core.store.dynamodb import exports
+from chalicelib.core.store.dynamodb import table as tables
+from chalicelib.core.store.dynamodb.exports import EXPORT_MS_MIN, EXPORTS_AT_ONCE_MAX, Restorable, Span, due
 from local import embedded
 
 TODAY = 20_000 * DAY_MS

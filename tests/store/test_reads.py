@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from chalicelib.store import Keys, Range, Read, Store
-from chalicelib.table.writes import Key
+from chalicelib.core.store import Keys, Range, Read, Store
+from chalicelib.core.table.writes import Key
 from tests.store.shelf import HIGH, LOW, put
 
 

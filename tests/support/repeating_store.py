@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.table.writes import Item, Write
+from chalicelib.core.table.writes import Item, Write
 from local.memory.store import Change, MemoryStore
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.runtime import Runtime
-from chalicelib.consuming.pop import Popper
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.consuming.pop import Popper
 from tests.history import idle_pops, leases, log, order, pops, zones
 from tests.simulation import world
 from tests.simulation.bugs.lies import Plant, calling

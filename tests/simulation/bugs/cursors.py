@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.catalogue.group import BY_MESSAGE, BY_RECEIPT
-from chalicelib.consuming import key_plan
-from chalicelib.consuming.pop import Popper
-from chalicelib.consuming.receipt_batch import LEASE_LOST, Failure
-from chalicelib.consuming.settle import Settler
-from chalicelib.cursors.lease import ACKED, CONFIRMED
-from chalicelib.store import Keys
-from chalicelib.table.writes import Append, Equals, SizeIs, Write
+from chalicelib.core.catalogue.group import BY_MESSAGE, BY_RECEIPT
+from chalicelib.core.consuming import key_plan
+from chalicelib.core.consuming.pop import Popper
+from chalicelib.core.consuming.receipt_batch import LEASE_LOST, Failure
+from chalicelib.core.consuming.settle import Settler
+from chalicelib.core.cursors.lease import ACKED, CONFIRMED
+from chalicelib.core.store import Keys
+from chalicelib.core.table.writes import Append, Equals, SizeIs, Write
 from tests.history import attempts, leases, log, order, pops, purges, receipt_rules, settlements
 from tests.simulation.bugs.lies import (
     CURSORS,

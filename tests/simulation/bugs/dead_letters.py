@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from chalicelib.catalogue.topic import DELAYS
-from chalicelib.consuming.settle import Settler
-from chalicelib.dead_letters.queue import DeadLetterQueue
-from chalicelib.table.writes import Add, Effect, Equals, Set, Write
+from chalicelib.core.catalogue.topic import DELAYS
+from chalicelib.core.consuming.settle import Settler
+from chalicelib.core.dead_letters.queue import DeadLetterQueue
+from chalicelib.core.table.writes import Add, Effect, Equals, Set, Write
 from tests.history import deaths, drains, moves
 from tests.simulation.bugs.cursors import ATTEMPT
 from tests.simulation.bugs.lies import (

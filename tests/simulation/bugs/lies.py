@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.store import Keys, Outcome
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.table import keys
-from chalicelib.table.writes import Append, Effect, Guard, Item, Path, RemoveItem, Set, Write, never_landed
+from chalicelib.core.store import Keys, Outcome
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Append, Effect, Guard, Item, Path, RemoveItem, Set, Write, never_landed
 from local.memory.evaluate import after
 from tests.simulation.faulty_store import FaultyStore, PastStore
 

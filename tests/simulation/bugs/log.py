@@ -7,15 +7,15 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.message import Message
-from chalicelib.delays.chain import DecisionChain
-from chalicelib.producing.new_message import Sending
-from chalicelib.producing.produce import Producer
-from chalicelib.requests.waiting import Waiter
-from chalicelib.table import keys
-from chalicelib.table.writes import Add, Effect, Key, Lacks, Set
-from chalicelib.transactions.checks import Checks
-from chalicelib.transactions.decisions import Decisions
+from chalicelib.core.base.message import Message
+from chalicelib.core.delays.chain import DecisionChain
+from chalicelib.core.producing.new_message import Sending
+from chalicelib.core.producing.produce import Producer
+from chalicelib.core.requests.waiting import Waiter
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Add, Effect, Key, Lacks, Set
+from chalicelib.core.transactions.checks import Checks
+from chalicelib.core.transactions.decisions import Decisions
 from tests.history import dedup, delays, expiry, log, requests, transactions
 from tests.simulation import world
 from tests.simulation.bugs.lies import (

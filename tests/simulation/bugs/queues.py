@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.admin.draining import Draining
-from chalicelib.admin.groups import Groups
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import MINUTE_MS
-from chalicelib.catalogue.growth import Growth
-from chalicelib.catalogue.rate import Window
-from chalicelib.producing.new_message import Sending
-from chalicelib.producing.produce import Producer
-from chalicelib.producing.queue_choice import QueueChoice
-from chalicelib.table.writes import AtMost
+from chalicelib.core.admin.draining import Draining
+from chalicelib.core.admin.groups import Groups
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import MINUTE_MS
+from chalicelib.core.catalogue.growth import Growth
+from chalicelib.core.catalogue.rate import Window
+from chalicelib.core.producing.new_message import Sending
+from chalicelib.core.producing.produce import Producer
+from chalicelib.core.producing.queue_choice import QueueChoice
+from chalicelib.core.table.writes import AtMost
 from tests.history import alarms, attempts, deaths, drains, log, outages, pops, zones
 from tests.simulation.bugs.lies import Plant, calling, kept_apart, setting, unguarded
 from tests.simulation.bugs.registry import shown_by

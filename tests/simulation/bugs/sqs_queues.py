@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from chalicelib.admin.sqs_queues import SqsQueues
-from chalicelib.catalogue.group import EARLIEST
+from chalicelib.core.catalogue.group import EARLIEST
+from chalicelib.doors.sqs.registry import SqsQueues
 from tests.history import sqs_queues
 from tests.simulation.bugs.lies import Plant, about, calling, forgetting, kept_apart, unguarded, within
 from tests.simulation.bugs.registry import shown_by
