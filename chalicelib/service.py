@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from chalicelib.core.access import Access
 from chalicelib.core.base.runtime import Runtime
@@ -24,12 +25,12 @@ from chalicelib.push.wakes import Wakes
 
 if TYPE_CHECKING:
     from chalicelib.core.admin import Admin
-    from chalicelib.core.moves import Moves
     from chalicelib.core.reading import Reading
     from chalicelib.core.requests import Requests
     from chalicelib.core.upkeep.sweeps import Sweeps
-    from chalicelib.doors.sqs.registry import SqsQueues
     from chalicelib.push.pushing import Pushing
+
+T = TypeVar("T")
 
 
 class Service:
@@ -45,6 +46,7 @@ class Service:
         has_access_keys: bool = True,
     ) -> None:
         self.telemetry = Telemetry(runtime)
+        self._extensions: dict[Callable[[Service], object], object] = {}
         self.env = env = Env.over(store, runtime, self.telemetry)
         self.signing_key = key = SigningKey(env, signing_key)
         self.access = Access(env, key, has_access_keys)
@@ -57,6 +59,13 @@ class Service:
         self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.stored)
         self.transactions = Transactions(env, log, self.delays, self.producing)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters, wakes.waiters)
+
+    def extension(self, build: Callable[[Service], T]) -> T:
+        """Returns what a door builds over this instance, always the same."""
+        found = self._extensions.get(build)
+        if found is None:
+            found = self._extensions.setdefault(build, build(self))  # two calls may build it at once
+        return cast(T, found)
 
     @cached_property
     def admin(self) -> Admin:
@@ -71,21 +80,6 @@ class Service:
         from chalicelib.core.reading import Reading
 
         return Reading(self.env, self.log, self.cursors, self.delays)
-
-    @cached_property
-    def sqs_queues(self) -> SqsQueues:
-        """Imported by the first call of an SQS client."""
-        from chalicelib.doors.sqs.registry import SqsQueues
-
-        return SqsQueues(self.env, self.log.offsets, self.admin.deletion)
-
-    @cached_property
-    def moves(self) -> Moves:
-        """Imported by the first call about a move task."""
-        from chalicelib.core.moves import Moves
-
-        parts = (self.delays, self.dead_letters, self.consuming, self.admin, self.sqs_queues)
-        return Moves(self.env, self.log, *parts, self.stored)
 
     @cached_property
     def requests(self) -> Requests:

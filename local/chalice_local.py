@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from chalicelib import wiring
 from chalicelib.doors.http.application import Application
-from chalicelib.doors.http.respond import Request
+from chalicelib.doors.http.request import Request
 from local import starting, sweeping
 from local.browsers import refuse_pages
 from local.store import open_store

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from chalicelib.core.base.errors import DecantError, InvalidField
 from chalicelib.core.base.fields import shown
-from chalicelib.doors import entrance
-from chalicelib.doors.http.body import text_of
+from chalicelib.doors.http import response
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _REQUEST_LINE = re.compile(rb"(?P<method>%s) (?P<target>[!-~\x80-\xff]++) HTTP/1\.(?P<minor>[0-9])\r?" % _TOKEN)
@@ -72,8 +71,8 @@ def understood(head: bytes) -> Head:
 
 
 def refusal(error: DecantError) -> Answer:
-    refused = entrance.refusal(error)
-    return Answer(refused.status, refused.headers, text_of(refused.body).encode())
+    refused = response.refusal(error)
+    return Answer(refused.status, refused.headers, refused.text.encode())
 
 
 def rendered(answer: Answer, is_last: bool, has_body: bool = True) -> bytes:

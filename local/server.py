@@ -13,8 +13,10 @@ from chalicelib.api.operation import Operation
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import DecantError, InvalidField
 from chalicelib.core.base.fields import defaults
-from chalicelib.doors import entrance, router
-from chalicelib.doors.http.respond import Found, Request, Response, refusal
+from chalicelib.doors import dispatch, router
+from chalicelib.doors.http.door import Found
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.response import Response, refusal
 from chalicelib.doors.mqhttp.calls import CALLS
 from chalicelib.doors.sqs.action import Action
 from chalicelib.doors.sqs.receiving import RECEIVING
@@ -65,7 +67,7 @@ def judge(head: Head) -> Answer | None:
 
 
 def _found(head: Head, body: bytes | None, is_whole: bool = True) -> Found:
-    return entrance.guarded(lambda: doors.found(_request(head, body), is_whole), _refused)
+    return dispatch.guarded(lambda: router.found(_request(head, body), is_whole), _refused)
 
 
 def _request(head: Head, body: bytes | None) -> Request:

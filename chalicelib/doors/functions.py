@@ -12,10 +12,12 @@ from chalicelib.api.operation import Operation
 from chalicelib.core.base.errors import DecantError, InvalidJson, NotFound
 from chalicelib.core.base.fields import Label, check, checked, quoted, request, required, shown
 from chalicelib.core.base.schema import flag, string
-from chalicelib.doors import entrance, invocation
-from chalicelib.doors.entrance import Answer, Call
+from chalicelib.doors import dispatch, invocation
+from chalicelib.doors.dispatch import Answer, Call
 from chalicelib.doors.http import events
-from chalicelib.doors.http.respond import Request, Response, found, refusal
+from chalicelib.doors.http.door import found
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.response import Response, refusal
 from chalicelib.doors.sqs.registry import moves_of
 
 Json = dict[str, Any]
@@ -53,10 +55,10 @@ def _answer(operation: Operation, event: Any, context: Any) -> Answer:
         token = event.get("token")
         headers = {} if token is None else {"authorization": f"Bearer {_text('token', token)}"}
     except DecantError as error:
-        return entrance.refusal(error)
+        return dispatch.refusal(error)
     names = [str(event.get(name, "")) for name in operation.path_names]
-    call = Call(operation, names, lambda: _fields(operation, event), headers, True, invocation.left_ms(context))
-    return entrance.answer(call._replace(principal=invocation.caller(context)))
+    call = Call(operation, names, lambda: _fields(operation, event), headers, invocation.left_ms(context))
+    return dispatch.answer(call._replace(is_invoked=True, principal=invocation.caller(context)))
 
 
 def _fields(operation: Operation, event: Json) -> Json:
@@ -128,4 +130,4 @@ def pushed(event: Any) -> Json:
 
 def _worked(event: Any, work: Callable[[], Json]) -> Json:
     invocation.refuse_records(event)
-    return _result(entrance.guarded(lambda: Answer(200, work(), {}), entrance.refusal))
+    return _result(dispatch.guarded(lambda: Answer(200, work()), dispatch.refusal))

@@ -51,8 +51,8 @@ class Keeper(Protocol):
 
 
 class MemoryStore:
-    """Implements `chalicelib.core.store.Store`. One lock makes every request atomic. With a keeper it holds what that keeps,
-    and each change is kept before anyone can read it."""
+    """Implements `chalicelib.core.store.Store`. One lock makes every request atomic. With a keeper it holds what that
+    keeps, and each change is kept before anyone can read it."""
 
     is_metered = True
     """Whether requests are billed, and items that are too large are refused."""

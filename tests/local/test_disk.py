@@ -20,7 +20,7 @@ from chalicelib import wiring
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
-from chalicelib.doors.http.respond import Response
+from chalicelib.doors.http.response import Response
 from chalicelib.doors.router import respond
 from local.memory.disk import FILE, FORMAT, RESERVE, Disk
 from local.memory.private import FolderUnusable

@@ -35,7 +35,7 @@ from tests.simulation import world
 from tests.simulation.faulty_store import PastStore
 from tests.simulation.intruders import Intruders
 
-_ROOT = Path(table.__file__).parents[1]
+_ROOT = Path(table.__file__).parents[2]
 ROOMS = (
     *("log", "cursors", "consuming", "delays", "producing", "dead_letters", "transactions", "requests", "push"),
     *("upkeep", "admin", "access", "moves", "reading", "catalogue"),
@@ -106,7 +106,7 @@ def _cover(folder: str) -> None:
 
 
 def _coverage(folder: str) -> Coverage:
-    rooms = [f"{_ROOT}/{room}" for room in ROOMS]
+    rooms = [str(_folder(room)) for room in ROOMS]
     kept: dict[str, Any] = {"data_file": f"{folder}/data", "data_suffix": True, "config_file": False}
     return Coverage(branch=True, source=rooms, concurrency=["greenlet"], **kept)
 
@@ -257,7 +257,16 @@ def _entrance(code: CodeType) -> str:
 
 @cache
 def _file(code: CodeType) -> str:
-    return code.co_filename.removeprefix(f"{_ROOT}/")
+    return _named(code.co_filename)
+
+
+def _named(path: str) -> str:
+    """A file by its room and its name."""
+    return path.removeprefix(f"{_ROOT}/").removeprefix("core/")
+
+
+def _folder(room: str) -> Path:
+    return _ROOT / (room if room == "push" else f"core/{room}")
 
 
 def _kind(key: Key) -> str:
@@ -279,7 +288,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     """By function, since what a module defines is run before anything is measured."""
     rooms, rows = dict[str, Counter[str]](), list[tuple[int, str]]()
     for path, file in report["files"].items():
-        name = str(Path(path).resolve()).removeprefix(f"{_ROOT}/")
+        name = _named(str(Path(path).resolve()))
         room = rooms.setdefault(name.partition("/")[0], Counter())
         once = {int(line) for line, chunks in file["contexts"].items() if len(chunks) == 1}
         for function, part in file["functions"].items():
@@ -337,7 +346,7 @@ def _guards(seen: Seen) -> Iterator[str]:
 
 def _errors(seen: Seen) -> Iterator[str]:
     places = {place[:2]: place for place in seen.errors}
-    files = [file for room in ROOMS for file in (_ROOT / room).rglob("*.py")]
+    files = [file for room in ROOMS for file in _folder(room).rglob("*.py")]
     known = {call for file in files for call in _calls(file, _ERRORS)}
     yield "\nerrors by where they are made\n"
     rows = [(seen.errors[places[call[:2]]] if call[:2] in places else 0, str(call)) for call in known]
@@ -368,4 +377,4 @@ def _calls(file: Path, names: Sequence[str]) -> Iterator[Place]:
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in names:
-                yield Place(str(file.relative_to(_ROOT)), node.lineno, name)
+                yield Place(_named(str(file)), node.lineno, name)

@@ -33,7 +33,7 @@ _TEXT = re.compile(r"dct_([A-Z2-7]{16})_([A-Za-z0-9_-]{43})")
 ID_PATTERN = "[A-Z2-7]{16}"
 
 _ACCESS_KEY_PREFIX = "DCTK"
-"""Begins access key ids, which are 20 capitals and digits, as SQS clients expect."""
+"""Begins access key ids, which are 20 capitals and digits, as clients of AWS expect."""
 _ACCESS_KEY_CHARS = 40
 """As AWS's own have: clients may check it."""
 

@@ -1,5 +1,5 @@
 """The errors, one class and one sentence each, which documentation shows to clients. A class's name is the `code` that
-they switch on; `protocols.http.problems` maps it to an HTTP status."""
+they switch on; each door maps it to a status of its own."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Agenda:
         """Has the sweep look at the subject when it is due. Call it before the write that makes it due. Raises
         StoreUnavailable.
 
-        `subject`: a topic's name, for `REVIVE` a group's (`keys.subject`), for `MOVE` that of a queue of SQS clients.
+        `subject`: a topic's name, for `REVIVE` a group's (`keys.subject`), for `MOVE` that of a subscription.
         `sent_by_ms`: until when the caller may send that write; 0: at once."""
         if appointed := self._missing(sweep, subject, due_ms, sent_by_ms):
             with suppress(Refused):

@@ -13,7 +13,7 @@ from chalicelib.core.catalogue.settings import AsGiven
 
 _NAME = string(pattern=NAME_PATTERN, examples=["orders-dead"])
 _SOURCE_PATTERN = r"^[A-Za-z0-9._-]{1,100}$"
-"""Names of topics, of groups, and of the queues of SQS clients."""
+"""Names of topics, of groups, and of subscriptions."""
 _SOURCE = string(pattern=_SOURCE_PATTERN)
 
 

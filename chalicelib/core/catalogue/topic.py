@@ -80,9 +80,9 @@ class Topic(TopicSettings):
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
     which messages that were stored until then keep, since it was raised after that. `pushes`: it may have pushed
-    groups, so sends wake the push. `scaling`: None until the number of queues is changed for the first time. `for_sqs`:
-    it was made for the queue of an SQS client, and goes with the last of its queues. `queues_auto`: it gets more queues
-    by itself (`catalogue.growth`). `alarms`: it may have groups with an alarm, so *check* hears of sends."""
+    groups, so sends wake the push. `scaling`: None until the number of queues is changed for the first time.
+    `is_owned`: it was made for a subscription, and goes with the last of them. `queues_auto`: it gets more queues by
+    itself (`catalogue.growth`). `alarms`: it may have groups with an alarm, so *check* hears of sends."""
 
     name: str
     id: str
@@ -92,7 +92,7 @@ class Topic(TopicSettings):
     past_retentions: tuple[tuple[int, int], ...] = ()
     pushes: bool = False
     scaling: Scaling | None = None
-    for_sqs: bool = False
+    is_owned: bool = False
     queues_auto: bool = False
     alarms: bool = False
 
@@ -113,7 +113,7 @@ class Topic(TopicSettings):
             past_retentions=past,
             pushes=PUSHES in item,
             scaling=scaling,
-            for_sqs="for_sqs" in item,
+            is_owned="for_sqs" in item,
             queues_auto=item.get("queues_auto", False),
             alarms=ALARMS in item,
             **given,

@@ -1,4 +1,4 @@
-"""Move tasks: bring the messages of a dead-letter queue back to where they are from, or to another queue."""
+"""Move tasks: bring the messages of a dead-letter queue back to where they are from, or elsewhere."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from chalicelib.core.dead_letters import DeadLetters
 from chalicelib.core.delays import Delays
 from chalicelib.core.log import Log
 from chalicelib.core.moves.carrier import Carrier
+from chalicelib.core.moves.subscriptions import Subscriptions
 from chalicelib.core.moves.tasks import MoveTasks
 from chalicelib.core.moves.worker import Worker
-from chalicelib.doors.sqs.registry import SqsQueues
 
 
 class Moves:
@@ -26,10 +26,10 @@ class Moves:
         dead_letters: DeadLetters,
         consuming: Consuming,
         admin: Admin,
-        queues: SqsQueues,
+        subscriptions: Subscriptions,
         stored: Callable[[Topic], None],
     ) -> None:
         """`stored`: is called when messages are ready again."""
         carrier = Carrier(env, log.reader, dead_letters, stored)
-        self.worker = Worker(env, consuming, admin.groups, queues, carrier)
-        self.tasks = MoveTasks(env, delays.promoter, queues, self.worker)
+        self.worker = Worker(env, consuming, admin.groups, subscriptions, carrier)
+        self.tasks = MoveTasks(env, delays.promoter, subscriptions, self.worker)

@@ -1,9 +1,9 @@
-"""Carries messages that a worker has leased from a dead-letter queue to another queue.
+"""Carries messages that a worker has leased from one subscription to another.
 
 One transaction takes messages out of their leases, puts them where they go, and counts them in the task. So a message
 is in one place, and comes once: whoever dies, and however late the next one goes on.
 
-To a queue with a topic of its own it is sent: a new message, stored as a delayed one that is due at once. A queue that
+A subscription with a topic of its own is sent a new message, stored as a delayed one that is due at once. One that
 reads the topic of others gets back the message that this topic still has: its group owes it again, in a lease that
 nobody holds and that is due, and other groups see nothing of it."""
 
@@ -30,18 +30,18 @@ from chalicelib.core.dead_letters.bury import together
 from chalicelib.core.dead_letters.move import ID, ORIGIN, as_new
 from chalicelib.core.dead_letters.redrive import choose
 from chalicelib.core.log.reader import LogReader, Want
+from chalicelib.core.moves.subscriptions import Subscription
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused, Write
-from chalicelib.doors.sqs.registry import Standing
 
-NO_SOURCE = "CouldNotDetermineMessageSource"
-"""Why a task fails that meets a message which no queue has given up; as in SQS."""
+NO_SOURCE = "no source"
+"""Why a task fails that meets a message which no subscription of its kind has given up."""
 
 _ORIGIN = re.compile("([0-9]{1,3}):([0-9]{1,15})")
 
 
 class Unmovable(Exception):
-    """A message cannot go where the task wants it; the text is the reason that clients see."""
+    """A message cannot go where the task wants it; the text is the reason that the task tells."""
 
 
 class NoRoom(Exception):
@@ -49,7 +49,7 @@ class NoRoom(Exception):
 
 
 class Copy(NamedTuple):
-    """A message of a dead-letter queue: its offset in the queue of the topic that it is from, the lease that owes it
+    """A dead message: its offset in the queue of the topic that it is from, the lease that owes it
     now and its place there, and the id that it had first."""
 
     offset: int
@@ -67,11 +67,11 @@ class Carrier:
         self._store, self._runtime, self._agenda = env.store, env.runtime, env.agenda
         self._reader, self._mover, self._dead_letters, self._stored = reader, dead_letters.mover, dead_letters, stored
 
-    def taking(self, target: Standing, deliveries: Sequence[Delivery], count: Count) -> Take:
-        """Takes these messages to the queue, as many in one transaction as fit. That raises Unmovable, NoRoom, Refused,
-        TopicNotFound, StoreUnavailable."""
+    def taking(self, target: Subscription, deliveries: Sequence[Delivery], count: Count) -> Take:
+        """Takes these messages to the subscription, as many in one transaction as fit. That raises Unmovable, NoRoom,
+        Refused, TopicNotFound, StoreUnavailable."""
         messages = {(each.stored.queue, each.stored.offset): each.stored.message for each in deliveries}
-        move = self._send if target.queue.owns_topic else self._return
+        move = self._send if target.owns_topic else self._return
 
         def take(cursor: Cursor, owed: Sequence[Owed]) -> tuple[Cursor | None, Sequence[Owed]]:
             own = {offset: message for (queue, offset), message in messages.items() if queue == cursor.queue}
@@ -81,14 +81,14 @@ class Carrier:
         return take
 
     def _send(
-        self, target: Standing, cursor: Cursor, chosen: list[Owed], messages: Mapping[int, Message], count: Count
+        self, target: Subscription, cursor: Cursor, chosen: list[Owed], messages: Mapping[int, Message], count: Count
     ) -> list[Owed]:
         sent = [as_new(messages[offset]) for offset in _offsets(chosen)]
         self._mover.send(cursor, chosen, target.topic, sent, [groups.stands(target.group), count(len(sent))])
         return chosen
 
     def _return(
-        self, target: Standing, cursor: Cursor, chosen: list[Owed], messages: Mapping[int, Message], count: Count
+        self, target: Subscription, cursor: Cursor, chosen: list[Owed], messages: Mapping[int, Message], count: Count
     ) -> list[Owed]:
         queue, copies = _copies(chosen, messages)
         owing = self._cursor(target, queue)
@@ -111,8 +111,8 @@ class Carrier:
         self._stored(target.topic)
         return leaving
 
-    def _cursor(self, target: Standing, queue: int) -> Cursor:
-        """That of the queue's group, which is made if there was no pop yet. Raises Refused."""
+    def _cursor(self, target: Subscription, queue: int) -> Cursor:
+        """The cursor of the subscription's group, which is made if there was no pop yet. Raises Refused."""
         key = target.group.cursor_key(queue)
         [cursor] = read_again(self._store, [key])
         if cursor is None:
@@ -123,8 +123,8 @@ class Carrier:
             raise Refused({})
         return cursor
 
-    def _demand_there(self, target: Standing, owing: Cursor, copies: Sequence[Copy]) -> None:
-        """Raises Unmovable unless consumers of the queue could receive all of these."""
+    def _demand_there(self, target: Subscription, owing: Cursor, copies: Sequence[Copy]) -> None:
+        """Raises Unmovable unless consumers of the subscription could receive all of these."""
         topic, log = target.topic, keys.log(target.topic.id, owing.queue)
         wants = [Want(log, run.start, len(run), None) for run in runs(copy.offset for copy in copies)]
         by_base = {segment.base: segment for chain in self._reader.chains(wants, strong=True) for segment in chain}
@@ -140,7 +140,7 @@ class Carrier:
             if stored is None or stored.message.properties.get(ID, stored.message_id) != copy.first_id:
                 raise Unmovable(f"topic '{topic.name}' no longer has one of the messages")
             if copy.offset >= owing.next and _is_passed(stored, target.group, owing):
-                raise Unmovable(f"queue '{target.queue.name}' does not receive one of the messages")
+                raise Unmovable(f"queue '{target.name}' does not receive one of the messages")
 
 
 def _is_passed(stored: Stored, group: Group, cursor: Cursor) -> bool:

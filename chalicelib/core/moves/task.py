@@ -1,8 +1,8 @@
-"""A move task: moves what is in a dead-letter queue back to where it is from, or to another queue.
+"""A move task: moves the messages of one subscription back to where they are from, or to another subscription.
 
-Tasks of a queue are numbered, from 1. The start of number n + 1 demands that there is none, after number n was read as
-the newest, and ended: so one is active at most. One worker at a time holds the task, and each transaction that moves
-messages demands its hold: once a task has ended, or has another worker, none of an older one is applied."""
+Tasks of a subscription are numbered, from 1. The start of number n + 1 demands that there is none, after number n was
+read as the newest, and ended: so one is active at most. One worker at a time holds the task, and each transaction that
+moves messages demands its hold: once a task has ended, or has another worker, none of an older one is applied."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Absent, AtMost, Effect, Equals, Item, Key, Set, Write
 
 RUNNING, COMPLETED, CANCELLED, FAILED = "RUNNING", "COMPLETED", "CANCELLED", "FAILED"
-"""The states of a task, as SQS spells them. A cancelled task moves nothing any more, so there is no CANCELLING."""
+"""The states of a task. A cancelled task moves nothing any more."""
 
 MOVED_PER_SECOND_MAX = 500
-"""As in SQS."""
 HELD_MS = MINUTE_MS
 """How long after its last sign of life a worker holds a task: its transactions take seconds at most."""
 KEPT_MS = 14 * DAY_MS
@@ -28,8 +27,8 @@ KEPT_MS = 14 * DAY_MS
 
 @record
 class MoveTask:
-    """`to`, `to_id`: the name and the incarnation of the queue that gets all messages; None: each goes to the queue
-    that it is from. `rate`: messages a second at most, as the client set it. `count`: how many there were to move.
+    """`to`, `to_id`: the name and the incarnation of the subscription that gets all messages; None: each goes to the
+    one that it is from. `rate`: messages a second at most, as the client set it. `count`: how many there were to move.
     `by`: the worker that holds the task until `held_until_ms`. `next_ms`: when the next messages may move. `reason`:
     why it failed."""
 

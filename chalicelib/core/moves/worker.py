@@ -1,4 +1,4 @@
-"""Works on move tasks, a step after the other: leases messages of the dead-letter queue, and has them carried.
+"""Works on move tasks, a step after the other: leases messages of a subscription, and has them carried.
 
 | failure | result |
 | --- | --- |
@@ -6,7 +6,7 @@
 | a worker is stopped for long | its hold and its leases end; its next transaction is refused |
 | the task is cancelled | the same: nothing moves any more |
 | two workers want one task | one holds it, the other leaves it alone |
-| a consumer of the dead-letter queue takes a message | it is not there to be moved |
+| a consumer of the subscription takes a message | it is not there to be moved |
 | the destination is deleted during a step | the transaction is refused; the next step finds it gone: the task fails |
 """
 
@@ -32,11 +32,11 @@ from chalicelib.core.dead_letters.bury import DEAD_TOGETHER_MAX
 from chalicelib.core.dead_letters.move import SOURCE
 from chalicelib.core.moves import task as move_task
 from chalicelib.core.moves.carrier import NO_SOURCE, Carrier, NoRoom, Unmovable
+from chalicelib.core.moves.subscriptions import Subscription, SubscriptionGone, Subscriptions
 from chalicelib.core.moves.task import COMPLETED, FAILED, HELD_MS, MoveTask
 from chalicelib.core.store import Keys
 from chalicelib.core.table.writes import Refused
 from chalicelib.core.telemetry.record import count
-from chalicelib.doors.sqs.registry import QueueGone, SqsQueues, Standing
 
 TURN_MS = SECOND_MS // 10
 """How much of its rate a task uses in one step, if that is a message or more."""
@@ -45,18 +45,20 @@ LEASE_MS = HELD_MS // 2
 REFUSALS_MAX = 3
 """Steps in a row that may be refused; then the task is left to another worker, or to a later minute."""
 
-NO_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
-IS_PUSHED = "AWS.SimpleQueueService.UnsupportedOperation"
+NO_TARGET = "no target"
+"""Why a task fails whose destination is gone."""
+IS_PUSHED = "pushed"
+"""Why a task fails whose source is pushed: nobody else takes its messages."""
 
 _NAME_CHARS = 8
 
 
 @mutable
 class Run:
-    """The work of one worker, `by`, on a task of the queue of this name. `moved`: how many messages it has moved.
-    `refusals`: steps in a row that were refused."""
+    """The work of one worker, `by`, on a task of the subscription of this name. `moved`: how many messages it has
+    moved. `refusals`: steps in a row that were refused."""
 
-    queue_name: str
+    source_name: str
     task: MoveTask
     by: str
     moved: int = 0
@@ -64,19 +66,21 @@ class Run:
 
 
 class Worker:
-    def __init__(self, env: Env, consuming: Consuming, groups: Groups, queues: SqsQueues, carrier: Carrier) -> None:
+    def __init__(
+        self, env: Env, consuming: Consuming, groups: Groups, subscriptions: Subscriptions, carrier: Carrier
+    ) -> None:
         self._store, self._runtime, self._telemetry = env.store, env.runtime, env.telemetry
-        self._consuming, self._groups, self._queues, self._carrier = consuming, groups, queues, carrier
+        self._consuming, self._groups, self._subscriptions, self._carrier = consuming, groups, subscriptions, carrier
 
     def new_name(self) -> str:
         return self._runtime.name(_NAME_CHARS)
 
-    def taken(self, queue_name: str, task: MoveTask) -> Run | None:
+    def taken(self, source_name: str, task: MoveTask) -> Run | None:
         """None: another worker holds the task, or it has ended."""
         now = self._runtime.now()
         if task.held_until_ms > now:
             return None
-        run = Run(queue_name, task, self.new_name())
+        run = Run(source_name, task, self.new_name())
         try:
             self._store.write(move_task.take(task, run.by, now))
         except Refused:
@@ -114,15 +118,15 @@ class Worker:
         if not run.task.left:
             return self._end(run, COMPLETED)
         try:
-            source = self._queues.find(run.queue_name)
-            if source.queue.id != run.task.queue_id:
+            source = self._subscriptions.find(run.source_name)
+            if source.id != run.task.queue_id:
                 return False
             popped = self._pop(source, run.task)
             is_over = not popped.deliveries and not self.ready(source)  # a pop may not see what has just come
-        except QueueGone:
+        except SubscriptionGone:
             return False
         except (TopicNotFound, GroupNotFound):
-            self._queues.forget(run.queue_name)
+            self._subscriptions.forget(run.source_name)
             return self._is_refused(run)
         except GroupIsPushed:
             return self._end(run, FAILED, IS_PUSHED)
@@ -140,18 +144,18 @@ class Worker:
         run.task = MoveTask.of(items[0])
         return run.task.is_running and run.task.by == run.by
 
-    def _pop(self, source: Standing, task: MoveTask) -> Popped:
+    def _pop(self, source: Subscription, task: MoveTask) -> Popped:
         most = max(1, min(task.per_second * TURN_MS // SECOND_MS, DEAD_TOGETHER_MAX, task.left))
         ask = Pop(max_messages=most, invisible_ms=LEASE_MS)
         return self._consuming.pop(source.topic, source.group.name, ask)
 
-    def ready(self, source: Standing) -> int:
+    def ready(self, source: Subscription) -> int:
         """How many messages can be received now."""
         return sum(queue.ready for queue in self._groups.details(source.topic, source.group.name).queues)
 
     # -- carried ------------------------------------------------------------------------------------------------------
 
-    def _carry(self, run: Run, source: Standing, deliveries: Sequence[Delivery]) -> bool:
+    def _carry(self, run: Run, source: Subscription, deliveries: Sequence[Delivery]) -> bool:
         """Moves these messages. What cannot be moved now is visible again, as if it had not been received."""
         left = list(deliveries)
         try:
@@ -170,7 +174,7 @@ class Worker:
         run.refusals = 0
         return run.task.left > 0 or self._end(run, COMPLETED)
 
-    def _carry_to(self, run: Run, source: Standing, name: str, deliveries: Sequence[Delivery]) -> None:
+    def _carry_to(self, run: Run, source: Subscription, name: str, deliveries: Sequence[Delivery]) -> None:
         target = self._target(run.task, source, name)
         topic, group_name = source.topic, source.group.name
 
@@ -187,29 +191,29 @@ class Worker:
         try:
             self._consuming.settler.take_out(topic, group_name, [delivery.receipt for delivery in deliveries], take)
         except (Refused, TopicNotFound, GroupNotFound):
-            self._queues.forget(name)
-            self._queues.forget(run.queue_name)
+            self._subscriptions.forget(name)
+            self._subscriptions.forget(run.source_name)
             raise
 
-    def _target(self, task: MoveTask, source: Standing, name: str) -> Standing:
-        """The queue of this name. One that was made again is not the destination of a task; and one that a message
-        names gets it back only if its dead messages move to this queue, since anybody can write such a property. Raises
-        Unmovable."""
+    def _target(self, task: MoveTask, source: Subscription, name: str) -> Subscription:
+        """The subscription of this name. One that was made again is not the destination of a task; and one that a
+        message names gets it back only if its dead messages move to the source, since anybody can write such a
+        property. Raises Unmovable."""
         if not name:
             raise Unmovable(NO_SOURCE)
         try:
-            target = self._queues.find(name)
-        except QueueGone:
-            raise Unmovable(NO_QUEUE) from None
-        if task.to_id not in (None, target.queue.id):
-            raise Unmovable(NO_QUEUE)
+            target = self._subscriptions.find(name)
+        except SubscriptionGone:
+            raise Unmovable(NO_TARGET) from None
+        if task.to_id not in (None, target.id):
+            raise Unmovable(NO_TARGET)
         if task.to is None and target.group.dead_topic != source.topic.name:
             raise Unmovable(NO_SOURCE)
         return target
 
-    def _give_back(self, source: Standing, deliveries: Sequence[Delivery]) -> None:
+    def _give_back(self, source: Subscription, deliveries: Sequence[Delivery]) -> None:
         receipts = [delivery.receipt for delivery in deliveries]
-        with suppress(TopicNotFound, GroupNotFound):  # they are gone with the queue
+        with suppress(TopicNotFound, GroupNotFound):  # they are gone
             self._consuming.settler.give_back(source.topic, source.group.name, receipts)
 
     # -- left ---------------------------------------------------------------------------------------------------------
@@ -229,18 +233,18 @@ class Worker:
         """False: nobody goes on with the task."""
         with suppress(Refused):
             self._store.write(move_task.end(run.task, state, self._runtime.now(), reason, run.by))
-            self.tell(run.queue_name, replace(run.task, state=state, reason=reason))
+            self.tell(run.source_name, replace(run.task, state=state, reason=reason))
         return False
 
-    def tell(self, queue_name: str, task: MoveTask) -> None:
+    def tell(self, source_name: str, task: MoveTask) -> None:
         """Writes the log line of a task that has ended."""
-        about: dict[str, Any] = {"queue": queue_name, "state": task.state, "moved": task.moved, "to_move": task.count}
+        about: dict[str, Any] = {"queue": source_name, "state": task.state, "moved": task.moved, "to_move": task.count}
         with self._telemetry.call("move_task", **about, **({"reason": task.reason} if task.reason else {})):
             pass
 
 
 def _by_target(task: MoveTask, deliveries: Sequence[Delivery]) -> dict[str, list[Delivery]]:
-    """The messages by the name of the queue that they go to; empty: nobody knows where they are from."""
+    """The messages by the name of the subscription that they go to; empty: nobody knows where they are from."""
     by_name: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
         name = task.to or delivery.stored.message.properties.get(SOURCE, "")

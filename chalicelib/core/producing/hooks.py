@@ -13,8 +13,8 @@ _log = logging.getLogger("decant")
 
 BeforeSend = Callable[[str, Sequence[Message]], None]
 """`before(topic, messages)`: called with the topic's name and the valid messages of one request before any of them is
-stored; for a transaction, when it begins. To reject the request, raise one of `chalicelib.core.base.errors`, which becomes
-the response. Any other exception is a defect (500)."""
+stored; for a transaction, when it begins. To reject the request, raise one of `chalicelib.core.base.errors`, which
+becomes the response. Any other exception is a defect (500)."""
 
 AfterSend = Callable[[str, Sequence[Message], Sequence[Produced] | Exception], None]
 """`after(topic, messages, outcome)`: called once for every request whose `before` hooks were called. `outcome` is the

@@ -357,16 +357,16 @@ def token(token_id: str) -> Key:
     return Key(tokens(), token_id)
 
 
-def sqs_queues() -> str:
+def subscriptions() -> str:
     return "sqs-queues"
 
 
-def sqs_queue(name: str) -> Key:
-    return Key(sqs_queues(), name)
+def subscription(name: str) -> Key:
+    return Key(subscriptions(), name)
 
 
 def move_tasks(queue_id: str) -> str:
-    """The tasks that move the messages of a queue of SQS clients."""
+    """The tasks that move the messages of a subscription."""
     return f"moves#{queue_id}"
 
 

@@ -31,7 +31,7 @@ from chalicelib.core.base.limits import (
     SECOND_MS,
 )
 from chalicelib.core.telemetry.record import note
-from chalicelib.doors.entrance import Call, answer
+from chalicelib.doors.dispatch import Call, answer
 from chalicelib.doors.ingest.rules import Rule, about, fitting, parse, parse_rejects, rule_for
 from chalicelib.doors.ingest.sources import Arrival, Json, Trouble, arrivals
 from chalicelib.doors.invocation import left_ms
@@ -120,7 +120,7 @@ class Ingest:
             return
         request = {"messages": [parcel.message for parcel in batch]}
         call = Call(OPERATIONS["produce"], (topic,), lambda: request, {}, left_ms=self._left_ms, is_own=True)
-        status, body, _ = answer(call)
+        status, body = answer(call)
         if status in (200, 207):
             for parcel, result in zip(batch, body["messages"], strict=True):
                 if error := result.get("error"):

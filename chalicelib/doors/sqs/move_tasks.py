@@ -13,8 +13,10 @@ import orjson
 from chalicelib.core.access.callers import is_limited, may
 from chalicelib.core.access.rights import Need
 from chalicelib.core.base.fields import quoted
+from chalicelib.core.moves.carrier import NO_SOURCE
 from chalicelib.core.moves.task import FAILED, MOVED_PER_SECOND_MAX, MoveTask
 from chalicelib.core.moves.tasks import TASKS_SHOWN_MAX, NoTask, TaskRuns
+from chalicelib.core.moves.worker import IS_PUSHED, NO_TARGET
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json, present
 from chalicelib.doors.sqs.errors import SqsError, bad_value, denied
@@ -24,6 +26,13 @@ from chalicelib.doors.sqs.redrive_policies import name_of, sources_of
 from chalicelib.doors.sqs.registry import QueueGone, Standing, moves_of, queues_of
 
 MOVE_TASKS = Actions()
+
+_REASONS = {
+    NO_SOURCE: "CouldNotDetermineMessageSource",
+    NO_TARGET: "AWS.SimpleQueueService.NonExistentQueue",
+    IS_PUSHED: "AWS.SimpleQueueService.UnsupportedOperation",
+}
+"""Why a task failed, as SQS spells it."""
 
 _SOURCE, _DESTINATION, _RATE, _HANDLE = "SourceArn", "DestinationArn", "MaxNumberOfMessagesPerSecond", "TaskHandle"
 _ALL = 10**9
@@ -98,7 +107,7 @@ def _shown(call: Call, source: Standing, task: MoveTask) -> Json:
         _RATE: task.rate,
         "ApproximateNumberOfMessagesMoved": task.moved,
         "ApproximateNumberOfMessagesToMove": task.count,
-        "FailureReason": task.reason if task.state == FAILED else None,
+        "FailureReason": _REASONS.get(task.reason or "", task.reason) if task.state == FAILED else None,
         "StartedTimestamp": task.started_at_ms,
     }
     return present(shown)

@@ -109,7 +109,7 @@ def _demand_changeable(changed: Tags) -> None:
             raise invalid(key, changed[key], "It cannot be changed once the queue exists.")
 
 
-def queues_of(tags: Tags, default: int = QUEUES_DEFAULT) -> int:
+def number_of_queues(tags: Tags, default: int = QUEUES_DEFAULT) -> int:
     return int(tags.get(QUEUES, default))
 
 

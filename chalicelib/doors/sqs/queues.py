@@ -78,7 +78,7 @@ def _is_fifo(name: str, given: Mapping[str, str]) -> bool:
 def _new(call: Call, name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
     topic, group = _place(name, tags)
     owns_topic = queue_tags.TOPIC not in tags
-    queues = queue_tags.queues_of(tags, _queues(name, values))
+    queues = queue_tags.number_of_queues(tags, _queues(name, values))
     made = {**attributes.new_topic_settings(values), "queues": queues} if owns_topic else None
     has_delay = keeps_delay(name, owns_topic)
     redriven = redrive_policies.group_settings(call, name, topic, group, values.get(redrive_policies.REDRIVE))

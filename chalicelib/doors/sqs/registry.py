@@ -27,12 +27,15 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, EARLIEST, ENDLESS, LATEST, Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.log.offsets import Offsets
+from chalicelib.core.moves import Moves
+from chalicelib.core.moves.subscriptions import SubscriptionGone
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.store.paging import token_of
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused, Write, key_of, never_landed
 from chalicelib.doors.sqs import queue as sqs_queue
 from chalicelib.doors.sqs.queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue
+from chalicelib.service import Service
 
 T = TypeVar("T")
 
@@ -47,7 +50,7 @@ ADOPTED_FIFO_SETTINGS = {"settle_by": BY_DELIVERY}
 """Of all groups of queues, also of those that stood before."""
 
 
-class QueueGone(Exception):
+class QueueGone(SubscriptionGone):
     """There is no queue of this name."""
 
 
@@ -89,6 +92,18 @@ class Standing:
     queue: SqsQueue
     topic: Topic
     group: Group
+
+    @property
+    def name(self) -> str:
+        return self.queue.name
+
+    @property
+    def id(self) -> str:
+        return self.queue.id
+
+    @property
+    def owns_topic(self) -> bool:
+        return self.queue.owns_topic
 
 
 @record
@@ -144,6 +159,10 @@ class SqsQueues:
             return call(self.find(name))
         except (TopicNotFound, GroupNotFound):
             return call(self.current(name))
+
+    def id_of(self, name: str) -> str:
+        """Raises QueueGone."""
+        return self.named(name).id
 
     def named(self, name: str) -> SqsQueue:
         """The record alone, from the cheapest read: its topic or group may be gone. Raises QueueGone."""
@@ -213,7 +232,7 @@ class SqsQueues:
             self._join(wanted, self._catalogue.current_topic(wanted.topic))
             return
         now = self._runtime.now()
-        topic = Topic(wanted.topic, self._runtime.name(_ID_CHARS), now, for_sqs=True, **wanted.topic_settings)
+        topic = Topic(wanted.topic, self._runtime.name(_ID_CHARS), now, is_owned=True, **wanted.topic_settings)
         group = self._new_group(topic, wanted)
         made = [sqs_queue.create(self._new(wanted, topic, group)), *topics.create(topic), *groups.create(group)]
         try:
@@ -357,3 +376,22 @@ def _demand_fit(group: Group, wanted: NewQueue) -> None:
         raise GroupUnfit(f"group {group.name!r} is pushed")
     if sqs_queue.is_fifo(wanted.name) and not group.is_by_key:
         raise GroupUnfit(f"group {group.name!r} is not ordered by key")
+
+
+def queues_of(service: Service) -> SqsQueues:
+    """The queues that SQS clients know, of this instance of the service."""
+    return service.extension(_queues)
+
+
+def moves_of(service: Service) -> Moves:
+    """The move tasks of these queues."""
+    return service.extension(_moves)
+
+
+def _queues(service: Service) -> SqsQueues:
+    return SqsQueues(service.env, service.log.offsets, service.admin.deletion)
+
+
+def _moves(service: Service) -> Moves:
+    parts = (service.delays, service.dead_letters, service.consuming, service.admin)
+    return Moves(service.env, service.log, *parts, queues_of(service), service.stored)

@@ -1,8 +1,10 @@
-"""Errors as RFC 9457 problems: the one table from code to status."""
+"""An HTTP response. Errors are RFC 9457 problems: here is the one table from code to status."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import orjson
 
 from chalicelib.core.base.errors import DecantError
 
@@ -52,3 +54,22 @@ def headers(document: dict[str, Any]) -> dict[str, str]:
     retry = {"Retry-After": str(RETRY_AFTER_S)} if document["status"] in (429, 503) else {}
     challenge = {"WWW-Authenticate": "Bearer"} if document["status"] == 401 else {}
     return {"Content-Type": MEDIA_TYPE, **retry, **challenge}
+
+
+class Response(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    text: str
+
+
+def refusal(error: DecantError) -> Response:
+    """The response to a request that fails."""
+    document = problem(error)
+    return Response(document["status"], headers(document), text_of(document))
+
+
+def text_of(answer: Any) -> str:
+    """The body of an answer, or of a problem document. Text is no JSON, and goes as it is."""
+    if isinstance(answer, str):
+        return answer
+    return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE).decode()
