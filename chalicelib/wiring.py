@@ -1,16 +1,16 @@
 """Chooses the real parts: the store, the clock, the signing key. They are built when a function of Lambda starts, and
 elsewhere at the first request, since packaging imports the application too.
 
-Environment: `DECANT_STORE` ("dynamodb", or within this process "memory", our own, or "moto", an emulation of DynamoDB),
-`DECANT_TABLE`, `DECANT_BUCKET` (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters) or
-`DECANT_SIGNING_KEY_FROM` (where several are kept: "ssm:<name>" or "secretsmanager:<ARN>"; without either a key is made
-once and kept in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
-`DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_STACK` (in Lambda: the stack of the stage, without
-which no function works), `DECANT_LOG` ("json" or "off": whether each call writes a log line; "json" is the default in
-Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in), `DECANT_FUNCTION_ACCESS` ("iam", or "tokens":
-who invokes a function shows a token too), `DECANT_ACCOUNT` (12 digits, which the URLs and ARNs of SQS queues have),
-`DECANT_MQ_INSTANCE` (which clients of MQ over HTTP must name), `DECANT_INGEST` and `DECANT_INGEST_REJECTS` (what the
-records of event sources become, and the topic of those that cannot be stored), and what boto3 reads.
+Environment: `DECANT_STORE` ("dynamodb", or "memory", within this process), `DECANT_TABLE`, `DECANT_BUCKET` (for
+payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters) or `DECANT_SIGNING_KEY_FROM` (where several
+are kept: "ssm:<name>" or "secretsmanager:<ARN>"; without either a key is made once and kept in the table),
+`DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not), `DECANT_PUSH_FUNCTION` (the
+function that runs the push), `DECANT_STACK` (in Lambda: the stack of the stage, without which no function works),
+`DECANT_LOG` ("json" or "off": whether each call writes a log line; "json" is the default in Lambda), `DECANT_ACCESS`
+("tokens", "iam" or "none": who lets callers in), `DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function
+shows a token too), `DECANT_ACCOUNT` (12 digits, which the URLs and ARNs of SQS queues have), `DECANT_MQ_INSTANCE`
+(which clients of MQ over HTTP must name), `DECANT_INGEST` and `DECANT_INGEST_REJECTS` (what the records of event
+sources become, and the topic of those that cannot be stored), and what boto3 reads.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class _Instance:
     lock = threading.Lock()
     api: Api | None = None
     open_memory: Callable[[bool], Store] | None = None
-    start_moto: Callable[[], None] | None = None
     push_here: Wake | None = None
 
 
@@ -215,11 +214,10 @@ def use(api: Api | None) -> None:
     _Instance.api = api
 
 
-def here(open_memory: Callable[[bool], Store] | None = None, start_moto: Callable[[], None] | None = None) -> None:
-    """Sets what opens a store in memory (it is told whether to keep payloads too big for items), and what starts moto:
-    stores of this process, which are not deployed. Call it before the first request; the last call counts."""
-    _Instance.open_memory = open_memory or _Instance.open_memory
-    _Instance.start_moto = start_moto or _Instance.start_moto
+def here(open_memory: Callable[[bool], Store]) -> None:
+    """Registers the factory of the memory store, which is not deployed; its argument says whether to keep payloads too
+    big for items. Call it before the first request; the last call counts."""
+    _Instance.open_memory = open_memory
 
 
 def push_here(wake: Wake) -> None:
@@ -262,19 +260,17 @@ def store() -> Store:
         if _Instance.open_memory is None:
             raise ValueError("DECANT_STORE is 'memory', but nothing here opens such a store")
         return _Instance.open_memory(bool(os.environ.get("DECANT_BUCKET")))
-    if kind == "moto" and _Instance.start_moto:
-        _Instance.start_moto()
-    return _dynamo_store(is_moto=kind == "moto")
+    return _dynamo_store()
 
 
-def _dynamo_store(is_moto: bool) -> Store:
+def _dynamo_store() -> Store:
     from chalicelib.core.store.dynamodb import boto, client, table
     from chalicelib.core.store.dynamodb.store import DynamoStore
 
     name, bucket = table_name(), os.environ.get("DECANT_BUCKET")
-    if is_moto or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
+    if "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
         table.ensure(boto.connect("dynamodb"), name)
-    dynamodb = boto.Boto(boto.connect("dynamodb")) if is_moto else client.open_client(system(), os.environ)
+    dynamodb = client.open_client(system(), os.environ)
     return DynamoStore(dynamodb, name, system(), boto.connect("s3") if bucket else None, bucket)
 
 
@@ -299,7 +295,7 @@ def export() -> dict[str, Any]:
 
 def store_kind() -> str:
     """The store that is chosen. Raises ValueError."""
-    kinds = ["dynamodb"] if is_deployed() else ["dynamodb", "memory", "moto"]
+    kinds = ["dynamodb"] if is_deployed() else ["dynamodb", "memory"]
     return _choice("DECANT_STORE", kinds, "dynamodb")
 
 

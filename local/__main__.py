@@ -27,8 +27,7 @@ environment:
                               (default: PORT + 1, or any free one if that is in use)
   AWS_ENDPOINT_URL_DYNAMODB   DynamoDB endpoint to use; without it, the store is in memory
   DECANT_TABLE                name of the table, which is created if it is missing (default decant)
-  DECANT_STORE                'memory', 'moto' (an emulation of DynamoDB, in memory), or 'dynamodb', which uses AWS
-                              when no endpoint is set
+  DECANT_STORE                'memory', or 'dynamodb', which uses AWS when no endpoint is set
   ACCESS                      'on' demands tokens, and prints a first one and its access key (default off)
   LOG                         1 logs a line to stderr for each request, json one to stdout that says more, where
                               defects and warnings are lines too; all else then goes to stderr

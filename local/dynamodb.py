@@ -1,4 +1,4 @@
-"""Opens the store of DynamoDB, or that of moto, and makes sure that it works before the first request."""
+"""Opens the store of DynamoDB, and makes sure that it works before the first request."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 ENDPOINT_SECONDS = 2
 """How long an endpoint may take to connect or respond before it counts as unreachable."""
 
-SIGNING_KEY_BYTES = 32
-"""Of a key that lasts as long as the table: until this process ends."""
-
 _CONFIG = Config(
     connect_timeout=ENDPOINT_SECONDS,
     read_timeout=ENDPOINT_SECONDS,
@@ -39,24 +36,21 @@ class _Unreachable(Exception):
     should be reported at once."""
 
 
-def open_moto() -> str:
-    """Returns a description of the store."""
-    from local import embedded  # imports moto, which an endpoint does not need
-
-    os.environ["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true"  # moto only intercepts the addresses of AWS
-    embedded.start()
-    if "DECANT_SIGNING_KEY" not in os.environ and not os.environ.get("DECANT_SIGNING_KEY_FROM"):
-        # not in the table, where readers of the endpoint would find it: they may use DynamoDB's expressions
-        os.environ["DECANT_SIGNING_KEY"] = system().entropy(SIGNING_KEY_BYTES).hex()
-    return _opened("moto, in memory: gone when this process ends")
-
-
 def open_dynamodb() -> str:
     """Creates the table if it is missing. Returns a description of the store. Raises `Unstartable`."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB")
+    endpoint, name = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB"), wiring.table_name()
     if endpoint:
         _set_placeholders()
-    return _opened(f"DynamoDB at {endpoint or 'AWS'}")
+    description = f"DynamoDB at {endpoint or 'AWS'}"
+    try:
+        client = boto3.client("dynamodb", config=_CONFIG)
+        made = Requests(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
+        trying.run([made], system())
+    except StoreUnavailable as trouble:
+        raise _unusable(description, trouble.__cause__ or trouble) from trouble
+    except (_Unreachable, BotoCoreError, ClientError, Trouble, DecantError, ValueError) as error:
+        raise _unusable(description, error) from error
+    return f"{description}; table {name!r}"
 
 
 def _set_placeholders() -> None:
@@ -71,19 +65,6 @@ def _set_placeholders() -> None:
         os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
     if region is None:
         os.environ["AWS_DEFAULT_REGION"] = os.environ.get("AWS_REGION", "us-east-1")
-
-
-def _opened(description: str) -> str:
-    name = wiring.table_name()
-    try:
-        client = boto3.client("dynamodb", config=_CONFIG)
-        made = Requests(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
-        trying.run([made], system())
-    except StoreUnavailable as trouble:
-        raise _unusable(description, trouble.__cause__ or trouble) from trouble
-    except (_Unreachable, BotoCoreError, ClientError, Trouble, DecantError, ValueError) as error:
-        raise _unusable(description, error) from error
-    return f"{description}; table {name!r}"
 
 
 def _ready(client: DynamoDBClient, name: str) -> None:

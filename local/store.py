@@ -26,16 +26,11 @@ def open_store() -> str:
         raise Unstartable(f"DATA is {folder!r}, but only the memory store keeps a folder: DECANT_STORE is {kind!r}")
     from local import dynamodb  # imports boto3, which the memory store does not need
 
-    return dynamodb.open_moto() if kind == "moto" else dynamodb.open_dynamodb()
+    return dynamodb.open_dynamodb()
 
 
 def answering() -> Answering | None:
-    """What answers as a DynamoDB endpoint for a store of this process; None: the store has an endpoint."""
-    kind = wiring.store_kind()
-    if kind == "moto":
-        from local.embedded import wire as moto_wire
-
-        return moto_wire.answer
+    """Answers for the memory store as DynamoDB does; None: the store has an endpoint of its own."""
     store = wiring.api().service.env.store
     if not isinstance(store, MemoryStore):
         return None

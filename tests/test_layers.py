@@ -20,7 +20,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 ROOMS = (
-    "local.embedded",
     "core.base",
     "core.telemetry",
     "core.table",
@@ -52,7 +51,7 @@ ROOMS = (
 """From the ground up, by what happens to a message. A module imports from its own room or from below, never in a
 circle. So the core knows no door."""
 
-ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb", "local.embedded")
+ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb")
 """Ways to store. They are chosen in one place, and do not know each other."""
 
 TECHNOLOGIES = {
@@ -60,7 +59,7 @@ TECHNOLOGIES = {
     "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
     "mypy_boto3_dynamodb": ("chalicelib.core.store.dynamodb",),
     "mypy_boto3_s3": ("chalicelib.core.store.dynamodb",),
-    "moto": ("local.embedded",),
+    "moto": (),  # in tests alone
     "urllib3": (),
     "chalice": ("chalicelib.doors", "app", "local"),
     "click": ("chalicelib.wiring",),

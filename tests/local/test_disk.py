@@ -261,7 +261,10 @@ def test_the_local_server_of_chalice_says_why_it_cannot_use_the_folder(
 
 def test_only_the_memory_store_keeps_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA", str(folder))
-    for settings in ({"DECANT_STORE": "moto"}, {"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1", "DECANT_STORE": ""}):
+    for settings in (
+        {"DECANT_STORE": "dynamodb"},
+        {"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1", "DECANT_STORE": ""},
+    ):
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         with pytest.raises(Unstartable, match="only the memory store keeps a folder"):

@@ -16,14 +16,14 @@ from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.core.store.dynamodb.trouble import Failed
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
-from tests.store.conftest import TABLE, dynoxide_store, embedded_store, transact
+from tests.store.conftest import TABLE, dynoxide_store, moto_store, transact
 from tests.support.clock import Clock
 from tests.support.instances import instance
 
-__all__ = ["dynoxide_store", "embedded_store"]
+__all__ = ["dynoxide_store", "moto_store"]
 
 
-@pytest.fixture(params=["embedded", "dynoxide"])
+@pytest.fixture(params=["moto", "dynoxide"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, topic: str) -> Iterator[DynamoStore]:
     """The caller's own table; the service is wired to it, with a topic."""
     store: DynamoStore = request.getfixturevalue(f"{request.param}_store")
