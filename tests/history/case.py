@@ -1,4 +1,4 @@
-"""A history, sorted by what its judges ask for."""
+"""A history, indexed for its judges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Case:
         self.sent = {sent.body: sent for sent in history.sent}
         self.waiting = {sent.body for sent in history.sent if sent.due_ms}
         self.waiting.update(body for begun in history.begun for body in begun.bodies)
-        """What waits before it enters the log, for its time or for a decision."""
+        """Messages that wait for their time or for a decision before they enter the log."""
         self.ids_seen: dict[str, int] = {}
         """When a message was first delivered to anybody."""
         for delivery in history.delivered:

@@ -1,4 +1,4 @@
-"""Judges why messages became dead letters."""
+"""Judges dead letters: why messages became some, and how many there are."""
 
 from __future__ import annotations
 

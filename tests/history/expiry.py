@@ -1,4 +1,4 @@
-"""Judges what became of messages that expire."""
+"""Judges messages that expire."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.history.history import History
 
 
 def unexpired_messages_stay(case: Case) -> Iterator[str]:
-    """What stands before an entry that came late, and has
-    expired, may be passed by a read with it: reads begin where a search by time says."""
+    """A read may pass messages that stand before an entry that came late and has expired: it begins where a search by
+    time says."""
     history = case.history
     known: dict[Place, int] = {}
 

@@ -14,8 +14,8 @@ Place = tuple[int, int]
 """Queue and offset."""
 
 Taken = tuple[str, Place, int, int]
-"""What a pop took, which each repeat of it shows: group, place, when its attempt id was first used, and the attempt of
-the message."""
+"""A message that a pop took, and that each repeat shows: group, place, when its attempt id was first used, and the
+attempt of the message."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Delivered:
     first_ms: int = 0
     """When a pop with this attempt id was first called; without one, when this was."""
     correlation_id: str = ""
-    """Of a request."""
+    """The correlation id of a request."""
     reply_by_ms: int = 0
     zone: str | None = None
     """That the pop named."""
@@ -146,7 +146,7 @@ class Decision:
     at_ms: int = NEVER_MS
     outcome: str = "unknown"
     places: list[tuple[str | None, int, int | None]] = field(default_factory=list)
-    """Of a commit: id, queue and offset of each message."""
+    """The id, queue and offset of each message of a commit."""
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ class Fetched:
 
     id: str | None
     body: str
-    """Of the request."""
+    """The body of the request."""
     began_ms: int
     at_ms: int = NEVER_MS
     outcome: str = "unknown"
@@ -272,7 +272,7 @@ class Moved:
 
 @dataclass(slots=True)
 class Tasks:
-    """What move tasks have done, by the bodies of messages: how many were `dead`, and of these how many are `left`, or
+    """The work of move tasks, by the bodies of messages: how many were `dead`, and of these how many are `left`, or
     went `back` to a topic; how often each was `seen` by the group that gets back what its own topic has, when first,
     and when that group was last drained. `moved`: the destination of each task, and how many messages it has counted.
     `cancelled`: how many it had when its cancel was answered."""
@@ -314,7 +314,7 @@ class Look:
 
 @dataclass(slots=True)
 class Acted:
-    """What a client of SQS did with a queue. `verb`: "make", "change", "tag", "purge", "delete", or, about one message,
+    """A call of a client of SQS to a queue. `verb`: "make", "change", "tag", "purge", "delete", or, about one message,
     "send", "receive" and "settle". `about`: the body, or the key of the tag. `outcome`: "ok", "gone", when there was no
     such queue, "unknown", or the name of another error."""
 

@@ -56,7 +56,7 @@ class Rules:
     alarm_ready: int = 0
     """The number of ready messages that raises its alarm; 0: it has none."""
     settle_by: str = "receipt"
-    """What its receipts name."""
+    """Whether its receipts name a lease, a delivery or a message."""
     least_attempts: int = 0
     """The fewest; 0: it never changed."""
     may_outlive: bool = False
@@ -115,7 +115,7 @@ class History:
     overlooked: list[str] = field(default_factory=list)
     """Queues in which more was set aside than allowed."""
     unappointed: list[str] = field(default_factory=list)
-    """What waited for a sweep that had no appointment for it."""
+    """Items that waited for a sweep without an appointment."""
     drained: dict[str, set[Place]] = field(default_factory=dict)
     """Group -> the messages delivered in the final drain, after all faults had ceased."""
     left: dict[str, int] = field(default_factory=dict)

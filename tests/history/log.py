@@ -1,4 +1,4 @@
-"""Judges the log: what it holds, and what callers are shown of it."""
+"""Judges the log, and the messages that callers are shown of it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def had_moved(history: History, group: str, place: Place, by_ms: int) -> bool:
 
 
 def _it_comes_out_once(history: History) -> Iterator[str]:
-    """Of the topic that stands in the end. What moved into another went with it, but nothing moved there later."""
+    """Judges the topic that stands in the end. Messages in an earlier one went with it, but none moved there later."""
     came = Counter(history.exhumed)
     for moved in history.moved:
         gone_ms = history.graves[moved.topic_id]

@@ -1,4 +1,4 @@
-"""Judges what calls come to when the store answers again."""
+"""Judges whether calls are answered, as soon as the store answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges the pops of paused and of rated groups, and repeated attempts."""
+"""Judges pops: pauses, rates, filters, sizes and waits, and repeated attempts."""
 
 from __future__ import annotations
 
@@ -171,6 +171,6 @@ def a_filter_holds_back_unwanted_messages(case: Case) -> Iterator[str]:
 
 
 def a_full_queue_takes_nothing(case: Case) -> Iterator[str]:
-    """Of a caller who knows that it is full; others may each overshoot by one call. Once it is drained it takes
+    """A caller that knows of it adds nothing; others may each overshoot by one call. Once it is drained it takes
     messages again."""
     yield from case.history.overfull

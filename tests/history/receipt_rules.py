@@ -1,4 +1,4 @@
-"""Judges groups where a receipt names more than the lease that it was given for: the delivery, or the message."""
+"""Judges groups where a receipt names a delivery or a message, and not one lease."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ KNOWN_MS = METADATA_AGE_MS_MAX + 1_000
 def out_of_place(
     sent: Sequence[Sent], delivered: Sequence[Delivered], deleted: Sequence[tuple[int, int]]
 ) -> Iterator[str]:
-    """What comes from another topic, or from before a deletion."""
+    """Deliveries from another topic, or from before a deletion."""
     sent_by = {each.body: each.at_ms for each in sent}
     for each in delivered:
         if each.body not in sent_by:
@@ -26,7 +26,7 @@ def out_of_place(
 
 
 def lost(sent: Sequence[Sent], drained: Sequence[Delivered], since_ms: int) -> Iterator[str]:
-    """What the topic that stands since then surely took, and does not give in the end."""
+    """Messages that the topic standing since then accepted, and does not return in the end."""
     came = {each.body for each in drained}
     for each in sent:
         if each.place is not None and each.began_ms > since_ms + KNOWN_MS and each.body not in came:

@@ -1,4 +1,4 @@
-"""What receipts name, by the rule of their group, and what follows for calls and pops."""
+"""Says whether receipts name a lease, a delivery or a message, and what follows for calls and pops."""
 
 from __future__ import annotations
 

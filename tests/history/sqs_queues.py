@@ -21,7 +21,7 @@ def a_queue_is_there_whole_or_not_at_all(case: Case) -> Iterator[str]:
 
 
 def a_queue_that_was_emptied_gives_nothing_from_before(case: Case) -> Iterator[str]:
-    """What was surely sent before a queue was purged, or deleted, does not come through the queue of its name that is
+    """Messages surely sent before a queue was purged, or deleted, do not come through the queue of its name that is
     there afterwards. A weak read may show a deleted one for a while, and the queue may be of a make that was under way
     and has come late: then nothing comes from before that."""
     history = case.history
@@ -51,7 +51,7 @@ def _is_beside(make: Acted, end: Acted, late_ms: int) -> bool:
 
 
 def what_a_standing_queue_took_is_not_lost(case: Case) -> Iterator[str]:
-    """What was sent since a queue was made that still stands is deleted by a client, in the end by the last one, unless
+    """Clients delete all that was sent to a standing queue since it was made, in the end the last of them, unless
     somebody has purged it. A queue that reads the topic of another does not get what that had before.
 
     A purge looks ahead by as much as clocks differ, and answers when that is over; one that failed may have taken what

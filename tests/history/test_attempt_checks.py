@@ -1,4 +1,4 @@
-"""What is wrong with repeats of a pop is found, and nothing else."""
+"""The checks of repeated pops find violations, and nothing else."""
 
 from __future__ import annotations
 

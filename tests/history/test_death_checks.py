@@ -1,4 +1,4 @@
-"""What is wrong with dead and expired messages is found, and nothing else."""
+"""The checks of dead and expired messages find violations, and nothing else."""
 
 from __future__ import annotations
 

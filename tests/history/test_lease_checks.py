@@ -1,4 +1,4 @@
-"""What is wrong with leases and attempts is found, and nothing else."""
+"""The checks of leases and attempts find violations, and nothing else."""
 
 from __future__ import annotations
 

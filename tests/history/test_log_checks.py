@@ -1,4 +1,4 @@
-"""What is wrong with the log, with repeats, and with what waits, is found, and nothing else."""
+"""The checks of the log, of repeats, and of messages that wait find violations, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is lost, left, or comes though a reset or a purge has passed it, is found, and nothing else."""
+"""The checks of losses, resets and purges find violations, and nothing else."""
 
 from __future__ import annotations
 

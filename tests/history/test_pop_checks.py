@@ -1,4 +1,4 @@
-"""What is wrong with the answers of pops is found, and nothing else."""
+"""The checks of the answers of pops find violations, and nothing else."""
 
 from __future__ import annotations
 

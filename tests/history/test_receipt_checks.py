@@ -1,4 +1,4 @@
-"""What is wrong with acks, nacks and extends is found, and nothing else."""
+"""The checks of acks, nacks and extends find violations, and nothing else."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_nack_whose_reply_was_lost_may_be_refused_after_a_pop(
 def test_an_ack_by_a_receipt_that_is_forgotten_may_be_confirmed(
     verb: str, settled_by: str, leases: int, extends: int, outcome: str, wrong: bool
 ) -> None:
-    """Of seed 5 029 005: 32 leases of the queue were given up since, one of them its own. An extend that was not
+    """As in seed 5 029 005: 32 leases of the queue were given up since, one of them its own. An extend that was not
     answered may have given up two: its own, and the one that it made."""
     others = [[delivered("", at, at + 9), delivered("", 990, 1_100, 2)] for at in range(200, 200 + leases)]
     shown = [
@@ -205,7 +205,7 @@ def test_a_receipt_is_of_its_group() -> None:
 
 
 def test_a_lease_that_ran_out_before_it_was_made_may_be_the_newest() -> None:
-    """Of seed 1 071 747: the claim was on its way for longer than its lease was to last, and a reset came before it."""
+    """As in seed 1 071 747: the claim took longer than its lease was to last, and a reset came before it."""
     late = replace(delivered("r", 403, 404), answered_ms=470)
     between = delivered("s", 441, 3_000, began_ms=409)
     judged = history(late, between, settled=[settled("extend", "r", 2_200)], resets=[Reset("g", 334, 529)])

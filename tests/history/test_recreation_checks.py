@@ -1,4 +1,4 @@
-"""What a topic that is deleted and made again may not do is found, and nothing else."""
+"""The checks of topics that are deleted and made again find violations, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with replies is found."""
+"""The checks of replies find violations, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with decisions and checks of transactions is found."""
+"""The checks of transactions find violations, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with zones is found: where messages go, and who takes them."""
+"""The checks of zones find violations, and nothing else."""
 
 from __future__ import annotations
 

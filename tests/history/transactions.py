@@ -88,7 +88,7 @@ class TransactionCaller:
 
 
 def note_places(history: History) -> None:
-    """What commits were told of their messages is known of these."""
+    """Notes on messages what the answers of their commits say."""
     sent = {each.body: each for each in history.sent}
     for made in history.decisions:
         for body, (message_id, queue, offset) in zip(bodies_of(history, made.id), made.places, strict=False):
@@ -98,7 +98,7 @@ def note_places(history: History) -> None:
 
 
 def bodies_of(history: History, transaction_id: str) -> list[str]:
-    """What it holds, as its sender knows, or a caller that was asked to decide."""
+    """The messages of the transaction, as its sender knows them, or a caller that was asked to decide."""
     facts: list[Begun | Checked] = [*history.begun, *history.checked]
     known = [fact.bodies for fact in facts if fact.id == transaction_id]
     return known[0] if known else []
@@ -114,7 +114,7 @@ def a_transaction_is_all_or_none(case: Case) -> Iterator[str]:
 
 
 def a_decision_stands(case: Case) -> Iterator[str]:
-    """What was committed is in the log where each commit says; what was rolled back is not, nor what nobody decided."""
+    """Committed messages are in the log where each commit says. Others are not, rolled back or undecided."""
     history = case.history
     there = set(history.log.values())
     for transaction_id in {decision.id for decision in history.decisions}:

@@ -44,7 +44,7 @@ def a_queue_is_left_to_its_zone(case: Case) -> Iterator[str]:
 
 
 def _claims(history: History, got: Delivered, near: str | None) -> tuple[list[Delivered], list[Delivered]]:
-    """What pops of the queue's zone took before, and what those of other zones did."""
+    """The earlier claims by pops of the queue's zone, and by those of other zones."""
     claims = [
         claim
         for claim in history.delivered

@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _pool(processes: int) -> Pool:
-    """Of processes that leave an interrupt to this one."""
+    """A pool of processes that leave an interrupt to this one."""
     return get_context("fork").Pool(processes, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
 
@@ -106,7 +106,7 @@ def _printed(seed: int) -> list[str]:
 
 
 def _facts(history: History) -> Iterator[tuple[int, str]]:
-    """What callers did, moved messages and changes of alarms, each with its time."""
+    """The facts about callers, moved messages and changes of alarms, each with its time."""
     for values in (getattr(history, each.name) for each in fields(history)):
         for fact in values if isinstance(values, list) else ():
             if isinstance(fact, Moved) or hasattr(fact, "began_ms"):
@@ -124,7 +124,7 @@ def _show_findings(processes: int) -> int:
 
 
 def _show_reach(asked: argparse.Namespace) -> int:
-    """What the histories of the seeds reach and, worst first, what they do not."""
+    """Prints what the histories of the seeds reach and, worst first, what they do not."""
     for line in tables(*measured(range(asked.seed, asked.seed + asked.seeds), asked.processes)):
         print(line)
     return 0

@@ -74,7 +74,7 @@ def exhume(service: Service, store: PastStore, history: History) -> None:
 
 
 def _moved_into(store: PastStore, topic_id: str) -> Iterator[Moved]:
-    """What was ever stored there, whether or not it still is."""
+    """All that was ever stored there, whether or not it still is."""
     for _, since_ms, _, item in store.lives(keys.delays(topic_id, 0)[:-1]):
         entry = waiting_entry(item)
         [message] = unpack(entry.codec, entry.data if entry.data is not None else _payload(store, topic_id, entry))

@@ -50,7 +50,7 @@ class _Log:
 
 @contextmanager
 def quick_calls(history: History) -> Iterator[None]:
-    """What takes a minute elsewhere takes seconds here."""
+    """The minutes of the product are seconds here."""
     with (
         patch.object(dispatcher, "_log", _Log(history)),
         patch.multiple(slots, LEASE_SPARE_MS=1_500, SLOT_SPARE_MS=2_500, PAUSE_MS_MAX=1_000),
@@ -81,7 +81,7 @@ class Crew:
 
 
 class Consumer:
-    """What the queue calls."""
+    """The consumer that the service calls."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random

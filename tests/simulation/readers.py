@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SETTINGS = {"index_keys": True, "trace": True}
-"""Of a topic that has readers."""
+"""The settings of a topic that has readers."""
 
 _LOOKED_UP = 3
 """How many messages are looked up at last, and how many of those that waited."""

@@ -1,4 +1,4 @@
-"""Histories of one name: the topic is deleted and made again while all kinds of callers use it."""
+"""Histories of a topic that is deleted and made again while all kinds of callers use it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RecreatedWorld(World):
                 continue
 
     def _go_on(self, actor: Working, service: Service) -> None:
-        """What is not there may be there again in a moment."""
+        """A topic or group that is missing may be there again in a moment."""
         while True:
             try:
                 return actor.work(service)

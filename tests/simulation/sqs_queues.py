@@ -54,7 +54,7 @@ ROUGH_CHORES = ("remove the topic", "remove a group") * 2
 
 @contextmanager
 def quick_news() -> Iterator[None]:
-    """What an instance has read of a queue is old sooner."""
+    """Instances read queues again sooner."""
     with patch.object(sqs_queues, "METADATA_AGE_MS_MAX", KNOWN_MS):
         yield
 
@@ -220,7 +220,7 @@ def empty_queues(world: World, service: Service) -> None:
 
 
 def note_queues(store: PastStore, names: Names, over_json: bool, history: History) -> None:
-    """What stands in the end, and what was ever there in part."""
+    """Notes the queues that stand in the end, and those that were ever there in part."""
     lives = [life for life in store.lives(keys.subscriptions()) if life[0].pk == keys.subscriptions()]
     for key, _, until, item in lives:
         if until == inf:

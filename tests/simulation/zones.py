@@ -11,6 +11,6 @@ AWAY_MS_MAX = 20_000
 
 
 def zone_of(number: int, groups: int) -> str | None:
-    """Of a consumer. All those of the first group are in one; of the other groups' each third is in none."""
+    """The zone of a consumer. All consumers of the first group have one; each third of the other groups has none."""
     zones = [*ZONES, None] if number % groups else [*ZONES]
     return zones[number // groups % len(zones)]

@@ -34,7 +34,7 @@ def calls_with_the_bodies_of_others() -> Plant:
 
 @shown_by(pushes.a_success_is_acked, PUSHED)
 def successes_that_are_lost() -> Plant:
-    """What a consumer answers does not reach the caller."""
+    """The answers of consumers do not reach the dispatcher."""
 
     def invoke(true: Any, *args: Any) -> Answer:
         true(*args)

@@ -56,7 +56,7 @@ def claims_past_the_end() -> Plant:
 
 @shown_by(leases.no_more_are_in_flight_than_allowed, RISEN)
 def claims_that_what_is_redriven_passes() -> Plant:
-    """What comes back from the dead meanwhile does not count against the cap."""
+    """Messages redriven since the look do not count against the cap."""
     return unguarded(claims, about("returns"))
 
 
@@ -97,7 +97,7 @@ def more_set_aside_than_allowed() -> Plant:
 
 @shown_by(pops.a_filter_holds_back_unwanted_messages, SIFTED)
 def claims_that_pass_what_others_sifted() -> Plant:
-    """What a filter passes is counted from wherever the cursor stands by then."""
+    """A claim counts the messages that its filter passes from wherever the cursor stands by then."""
     return unguarded(claims, lambda guard: isinstance(guard, Equals) and guard.path == ("next", 0))
 
 

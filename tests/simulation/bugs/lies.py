@@ -159,7 +159,7 @@ def setting(kind: str, name: str, value: Callable[[Any], Any] = lambda _: None) 
 
 
 def kept_apart(chosen: Chosen, in_turn: Callable[[Sequence[Write]], Sequence[Write]] = lambda writes: writes) -> Plant:
-    """What belongs together is written one by one, where one of the writes is such."""
+    """A transaction with such a write is written one item after another."""
     true = FaultyStore.write_together
 
     def written(self: FaultyStore, writes: Sequence[Write]) -> None:

@@ -122,7 +122,7 @@ def cancels_that_leave_no_mark() -> Plant:
 
 @shown_by(delays.no_message_comes_before_it_is_due, Plan(queues=1, consumers=4, pops=8, delayed=0.8, skew_ms=0))
 def promotions_before_they_are_due() -> Plant:
-    """What is due in a while is delivered now."""
+    """Messages are delivered 600 ms before they are due."""
     return calling(
         DecisionChain,
         "standing",
@@ -174,7 +174,7 @@ def commits_in_many_writes() -> Plant:
 
 @shown_by(transactions.a_decision_stands, HALVES)
 def decisions_that_are_made_twice() -> Plant:
-    """What is rolled back can be committed, and the other way round."""
+    """A transaction that was rolled back can be committed, and one that was committed rolled back."""
     return unguarded(within("transactions", "decided"), landed=False)
 
 
