@@ -19,7 +19,6 @@ FOUND_AT = {
     "checks_that_are_given_twice": 13,
     "fills_that_stop_at_the_first_queue": 24,
     "firsts_that_each_takeover_begins": 5,
-    "instances_that_remember_a_failure": 6,
     "keyed_claims_over_acks_that_come_too_late": 54,
     "moves_into_what_is_gone": 7,
     "permits_that_others_have_taken": 12,

@@ -1,13 +1,13 @@
-"""Bugs planted into claims, leases and receipts: most into what the store makes of writes on cursors."""
+"""Bugs planted into claims, leases and receipts: the store makes something else of most writes on cursors."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 from chalicelib.core.catalogue.group import BY_MESSAGE, BY_RECEIPT
-from chalicelib.core.consuming import key_plan
 from chalicelib.core.consuming.pop import Popper
 from chalicelib.core.consuming.receipt_batch import LEASE_LOST, Failure
 from chalicelib.core.consuming.settle import Settler
@@ -15,6 +15,7 @@ from chalicelib.core.cursors.lease import ACKED, CONFIRMED
 from chalicelib.core.store import Keys
 from chalicelib.core.table.writes import Append, Equals, SizeIs, Write
 from tests.history import attempts, leases, log, order, pops, purges, receipt_rules, settlements
+from tests.simulation import world
 from tests.simulation.bugs.lies import (
     CURSORS,
     Plant,
@@ -87,12 +88,8 @@ def firsts_that_each_takeover_begins() -> Plant:
 
 @shown_by(order.no_more_is_set_aside_than_allowed, KEYED)
 def more_set_aside_than_allowed() -> Plant:
-    """A pop looks as far as there is something to look at."""
-    true = key_plan.look
-    return together(
-        patch.object(key_plan, "look", lambda known, blocked, _aside, *args: true(known, blocked, -(10**9), *args)),
-        patch.object(key_plan, "_within_bounds", lambda _cursor, _window, chosen: chosen),
-    )
+    """The limit of the history does not reach the pops."""
+    return patch.object(world, "key_plan", SimpleNamespace(SET_ASIDE_MAX=0))
 
 
 @shown_by(pops.a_filter_holds_back_unwanted_messages, SIFTED)

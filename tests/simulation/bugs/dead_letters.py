@@ -1,4 +1,4 @@
-"""Bugs planted into what becomes of the dead, and of messages that cannot be read."""
+"""Bugs planted into dead letters, their moves, and messages that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs planted into the log, and into what is stored before it."""
+"""Bugs planted into the log, and into messages before it: repeated, delayed, of transactions and of requests."""
 
 from __future__ import annotations
 

@@ -1,16 +1,14 @@
-"""Bugs planted into the settings of topics and groups, and into changes of the number of queues."""
+"""Bugs planted into topics and groups: their settings, alarms, zones and queues, and calls while the store fails."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 from chalicelib.core.admin.draining import Draining
 from chalicelib.core.admin.groups import Groups
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.base.limits import MINUTE_MS
-from chalicelib.core.catalogue.growth import Growth
+from chalicelib.core.catalogue.catalogue import Catalogue
 from chalicelib.core.catalogue.rate import Window
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.producing.produce import Producer
@@ -105,8 +103,8 @@ def queues_that_never_leave() -> Plant:
 
 @shown_by(log.keys_keep_their_order, GROWING)
 def topics_that_grow_under_ordered_groups() -> Plant:
-    """Keys move though somebody counts on their order."""
-    return patch.object(Growth, "_has_places", lambda *_: False)
+    """Keys move though groups count on their order: the list of groups does not say so."""
+    return calling(Catalogue, "groups", lambda true, *args: [replace(group, ordered=False) for group in true(*args)])
 
 
 @shown_by(drains.a_drained_group_has_nothing_left)
@@ -123,17 +121,17 @@ def progress_that_counts_what_is_settled() -> Plant:
 
 @shown_by(outages.all_is_answered_where_the_store_answers, OUTAGE)
 def instances_that_remember_a_failure() -> Plant:
-    """An instance whose produce the store has refused takes none for a minute."""
-    refused_until_ms: dict[int, int] = {}
+    """An instance whose produce the store has refused refuses the next ten itself."""
+    left: dict[int, int] = {}
 
     def send(true: Any, self: Any, *args: Any) -> Any:
-        now = self._runtime.uptime()
-        if now < refused_until_ms.get(id(self), 0):
+        if left.get(id(self), 0):
+            left[id(self)] -= 1
             raise StoreUnavailable("the store was away a moment ago")
         try:
             return true(self, *args)
         except StoreUnavailable:
-            refused_until_ms[id(self)] = now + MINUTE_MS
+            left[id(self)] = 10
             raise
 
     return calling(Producer, "send", send)
