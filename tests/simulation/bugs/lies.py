@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.core.producing.new_message import Sending
+from chalicelib.core.producing.produce import Producer
 from chalicelib.core.store import Keys, Outcome
 from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.core.table import keys
@@ -27,6 +29,11 @@ def calling(owner: type, method: str, call: Callable[..., Any]) -> Plant:
     """`call`: the true method, then its arguments."""
     true = getattr(owner, method)
     return patch.object(owner, method, lambda *args, **more: call(true, *args, **more))
+
+
+def sending(change: Callable[[Sending], Sending]) -> Plant:
+    """Producers send something else."""
+    return calling(Producer, "send", lambda true, self, topic, sent: true(self, topic, [change(each) for each in sent]))
 
 
 @contextmanager

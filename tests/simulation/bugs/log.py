@@ -26,6 +26,7 @@ from tests.simulation.bugs.lies import (
     forgetting,
     kept_apart,
     of_kind,
+    sending,
     setting,
     unguarded,
     with_effects,
@@ -35,20 +36,6 @@ from tests.simulation.bugs.registry import shown_by
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.plans import CALLS, EXPIRING, HALVES, STALLED, SWEPT, TWINS, WAITING, Plan
 from tests.simulation.producers import short_times
-
-
-def _sending(change: Any) -> Plant:
-    """Producers send what `change` makes of each sending: it gets their topic too."""
-    return calling(
-        Producer,
-        "send",
-        lambda true, self, topic, sendings: true(self, topic, [change(sending, topic) for sending in sendings]),
-    )
-
-
-def _with_message(**change: Any) -> Plant:
-    return _sending(lambda sending, _: Sending(replace(sending.message, **change), sending.queue, sending.zone))
-
 
 # -- what lies in the log ---------------------------------------------------------------------------------------------
 
@@ -160,7 +147,7 @@ def retentions_that_are_drawn_out() -> Plant:
 
 @shown_by(expiry.no_message_outlives_its_ttl, Plan(ttls=0.6))
 def messages_without_their_ttl() -> Plant:
-    return _with_message(ttl_ms=None)
+    return sending(lambda each: Sending(replace(each.message, ttl_ms=None), each.queue, each.zone))
 
 
 # -- transactions -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from chalicelib.core.producing.produce import Producer
 from chalicelib.core.producing.queue_choice import QueueChoice
 from chalicelib.core.table.writes import AtMost
 from tests.history import alarms, attempts, deaths, drains, log, outages, pops, zones
-from tests.simulation.bugs.lies import Plant, calling, kept_apart, setting, unguarded
+from tests.simulation.bugs.lies import Plant, calling, kept_apart, sending, setting, unguarded
 from tests.simulation.bugs.registry import shown_by
 from tests.simulation.faulty_store import ALL, NONE
 from tests.simulation.plans import AFTERLIFE, FULL, GROWING, MOVING, OUTAGE, RATED, RATED_APART, SHUT, ZONED, Plan
@@ -87,13 +87,7 @@ def alarms_that_race() -> Plant:
 
 @shown_by(zones.a_message_goes_to_its_zone, ZONED)
 def zones_that_producers_ignore() -> Plant:
-    return calling(
-        Producer,
-        "send",
-        lambda true, self, topic, sendings: true(
-            self, topic, [Sending(sending.message, sending.queue) for sending in sendings]
-        ),
-    )
+    return sending(lambda each: Sending(each.message, each.queue))
 
 
 @shown_by(drains.settled_queues_leave, MOVING)
