@@ -18,8 +18,7 @@ def every_change_of_an_alarm_is_sent_once(case: Case) -> Iterator[str]:
 
 
 def alarms_are_raised_and_cleared_in_turn(case: Case) -> Iterator[str]:
-    history = case.history
-    for group, told in history.alarms_told.items():
+    for group, told in case.history.alarms_told.items():
         states = [change.state for change in told]
         if states != [("raised", "cleared")[place % 2] for place in range(len(states))]:
             yield f"{group} was told of {_shown(told)}"

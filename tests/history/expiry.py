@@ -12,7 +12,6 @@ from tests.history.history import History
 def unexpired_messages_stay(case: Case) -> Iterator[str]:
     """A read may pass messages that stand before an entry that came late and has expired: it begins where a search by
     time says."""
-    history = case.history
     known: dict[Place, int] = {}
 
     def is_passed(place: Place, at_ms: int) -> bool:
@@ -20,7 +19,7 @@ def unexpired_messages_stay(case: Case) -> Iterator[str]:
             other[0] == place[0] and other > place and case.expires_ms(other) <= at_ms + case.skew_ms for other in known
         )
 
-    for look in history.looks:
+    for look in case.history.looks:
         for place, seen_ms in known.items():
             is_missing = place not in look.places and case.expires_ms(place) > look.at_ms + case.skew_ms
             if is_missing and not is_passed(place, look.at_ms):

@@ -15,8 +15,6 @@ from tests.history.history import History
 
 PAUSE_LATE_MS = 500
 """A pop may read settings of its group that are this old."""
-
-
 REQUESTS_MS_MAX = 5_000
 """The most that all requests of a pop take together."""
 
@@ -41,16 +39,14 @@ def a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
 
 
 def an_answer_has_no_more_than_was_asked_for(case: Case) -> Iterator[str]:
-    history = case.history
-    for pop in history.pops:
+    for pop in case.history.pops:
         if pop.surplus:
             yield f"{pop.group} answered {pop.surplus} more at {pop.at_ms} than it was asked for"
 
 
 def no_answer_shows_a_lease_that_was_over(case: Case) -> Iterator[str]:
     """A repeat of an attempt returns what is still leased: with any other, its caller would have no time."""
-    history = case.history
-    for got in history.delivered:
+    for got in case.history.delivered:
         if got.until_ms + case.off_ms < got.began_ms:
             yield f"{got.group} asked at {got.began_ms}, and got {got.place} until {got.until_ms}"
 
@@ -75,7 +71,7 @@ def a_repeated_attempt_gets_the_same_messages(case: Case) -> Iterator[str]:
         if pop.attempt_id:
             attempts[pop.group, pop.attempt_id].append(pop)
     places = {delivered.receipt: delivered.place for delivered in history.delivered}
-    renewed = {settled.new_receipt for settled in history.settled} | settle_by.extended_unheard(history).keys()
+    renewed = {settled.new_receipt for settled in history.settled} | case.extended_unheard.keys()
     touched_ms = settle_by.touched_ms(history)
     held_until = _held_until(case, touched_ms)
     for (group, name), calls in attempts.items():
