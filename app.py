@@ -19,7 +19,7 @@ def _open_memory(keeps_blobs: bool) -> Store:
     return open_memory(keeps_blobs)
 
 
-wiring.here(_open_memory)
+wiring.parts.open_memory = _open_memory
 
 if wiring.is_served_by_chalice():
     from local import chalice_local  # which is not deployed

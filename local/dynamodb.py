@@ -38,7 +38,7 @@ class _Unreachable(Exception):
 
 def open_dynamodb() -> str:
     """Creates the table if it is missing. Returns a description of the store. Raises `Unstartable`."""
-    endpoint, name = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB"), wiring.table_name()
+    endpoint, name = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB"), wiring.settings.table
     if endpoint:
         _set_placeholders()
     description = f"DynamoDB at {endpoint or 'AWS'}"

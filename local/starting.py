@@ -26,7 +26,7 @@ def choose() -> None:
     """Follows `LOG` and `ACCESS`, and has the push run in this process. Raises `Unstartable`."""
     _choose_log(os.environ.get("LOG") or "0")
     _choose_access(os.environ.get("ACCESS") or "off")
-    wiring.push_here(pushing.wake)
+    wiring.parts.wake = pushing.wake
 
 
 def _choose_log(text: str) -> None:
@@ -36,7 +36,7 @@ def _choose_log(text: str) -> None:
     if text == "json":
         os.environ["DECANT_LOG"] = "json"
     try:
-        is_json = wiring.is_logging()
+        is_json = wiring.settings.is_logging
     except ValueError as error:
         raise Unstartable(str(error)) from error
     if is_json:
@@ -51,7 +51,7 @@ def _choose_access(text: str) -> None:
     if text == "on":
         os.environ["DECANT_ACCESS"] = "tokens"
     try:
-        demand = wiring.demand()
+        demand = wiring.settings.demand
     except ValueError as error:
         raise Unstartable(str(error)) from error
     if demand.iam:
@@ -60,7 +60,7 @@ def _choose_access(text: str) -> None:
 
 def first_token() -> str:
     """What to say of the tokens that are needed; empty if none are. A table that is kept has had its first."""
-    if not wiring.demand().requests:
+    if not wiring.settings.demand.requests:
         return ""
     if wiring.api().service.access.tokens.page(1, None)[0]:
         return SHOWN_BEFORE
@@ -70,4 +70,4 @@ def first_token() -> str:
 
 def say(text: str) -> None:
     """To people."""
-    print(text, end="", flush=True, file=sys.stderr if wiring.is_logging() else sys.stdout)
+    print(text, end="", flush=True, file=sys.stderr if wiring.settings.is_logging else sys.stdout)

@@ -17,7 +17,7 @@ def open_store() -> str:
     kind = os.environ.get("DECANT_STORE") or ("dynamodb" if endpoint else "memory")
     os.environ["DECANT_STORE"] = kind
     try:
-        wiring.store_kind()
+        _ = wiring.settings.store_kind
     except ValueError as error:
         raise Unstartable(str(error)) from error
     if kind == "memory":
@@ -36,7 +36,7 @@ def answering() -> Answering | None:
         return None
     from local.memory.wire import Wire
 
-    return Wire(store, wiring.table_name()).answer
+    return Wire(store, wiring.settings.table).answer
 
 
 def _open_memory(folder: str | None) -> str:
@@ -45,4 +45,4 @@ def _open_memory(folder: str | None) -> str:
     except (StoreUnavailable, ValueError) as error:
         raise Unstartable(f"the store cannot be used: {error}") from error
     where = f"kept in {folder}" if folder else "gone when this process ends (DATA=folder keeps it)"
-    return f"memory, {where}; table {wiring.table_name()!r}"
+    return f"memory, {where}; table {wiring.settings.table!r}"

@@ -232,7 +232,7 @@ def chalice_local(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     """Answers as the app does where nobody but `app.py` has chosen the store."""
     for name, value in (("DECANT_STORE", "memory"), ("DATA", str(folder))):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(wiring._Instance, "open_memory", staticmethod(app._open_memory))
+    monkeypatch.setattr(wiring.parts, "open_memory", app._open_memory)
     wiring.use(None)
     yield lambda method, target: respond(request_of(method, target, {}, None))
     wiring.use(None)

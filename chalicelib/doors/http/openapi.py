@@ -86,7 +86,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Decant",
-            "version": f"{VERSION}+{COMMIT}" if COMMIT else VERSION,  # as semver.org has it
+            "version": f"{VERSION}+{COMMIT}" if COMMIT else VERSION,  # PEP 440: a local version
             "summary": "A message queue without brokers.",
             "description": filled(http.__doc__),
         },

@@ -171,7 +171,7 @@ def _parameters(request: Request) -> dict[str, str]:
         if counts[name] > 1:
             raise _query_error(f"parameter {quoted(name)} must be given once, not {counts[name]} times")
     parameters = dict(request.query)
-    instance, own = parameters.get("ns", ""), wiring.mq_instance()
+    instance, own = parameters.get("ns", ""), wiring.settings.mq_instance
     if own is not None and instance != own:
         raise wrong(f"parameter 'ns' must be the instance of this deployment; it is {quoted(instance)}")
     return parameters

@@ -29,7 +29,7 @@ from chalicelib.doors.sqs import json_wire, query_wire, sigv4
 from chalicelib.doors.sqs.action import Action, Call, Carrier, Context, Json
 from chalicelib.doors.sqs.actions import ACTIONS
 from chalicelib.doors.sqs.errors import NO_QUEUE, SqsError, denied, missing, of_service
-from chalicelib.doors.sqs.message_ids import random_uuid
+from chalicelib.doors.sqs.messages import random_uuid
 from chalicelib.doors.sqs.registry import QueueGone, Standing, queues_of
 
 OPERATION = "sqs."
@@ -96,7 +96,7 @@ def _turned_away(request: Request, wire: Wire) -> Response | None:
         api = wiring.api()
         if not api.is_open:
             _demand_signatures(api)
-            _caller_of(api, sigv4.claimed_key(request, wiring.region()), lambda _secret: True)
+            _caller_of(api, sigv4.claimed_key(request, wiring.settings.region), lambda _secret: True)
 
     return dispatch.turned_away(_name(wire), request.headers, admit, lambda wrong: _refusal(wrong, wire, request_id))
 
@@ -133,7 +133,7 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
 def signer_of(api: Api, request: Request, service: str = sigv4.SERVICE) -> Caller:
     """Whose access key signed the request to this service of AWS. Raises SqsError."""
     _demand_signatures(api)
-    signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now(), service)
+    signature = sigv4.signed(request, wiring.settings.region, api.service.env.runtime.now(), service)
     return _caller_of(api, signature.access_key_id, signature.is_proved_by)
 
 
@@ -187,6 +187,6 @@ def _context(request: Request, signer: Caller | None) -> Context:
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
     scheme, host = request.origin
-    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
+    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.settings.account or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
     return Context(scheme, host, prefix, account, region, headers, signer.name if signer else None)
