@@ -146,7 +146,7 @@ class LogReader:
                 return chain, None
             base, last = segment.end, segment
 
-    def may_begin_later(self, want: Want, base: int, last: Segment | None = None) -> bool:
+    def _may_begin_later(self, want: Want, base: int, last: Segment | None = None) -> bool:
         """Whether a missing segment may have been removed. It was not if the log, or the segment before it, is younger
         than segments get, or if there was no segment a while ago. An unfinished removal leaves earlier segments."""
         since_ms = last.entries[-1].stored_at_ms if last and last.entries else want.since_ms
@@ -159,7 +159,7 @@ class LogReader:
         key = keys.segment(want.log, base)
         if (want.log, base) in seen.segments:  # no segment: either the end of the log, or its beginning was removed
             has_begun = last is not None and last.end > want.offset
-            is_known = has_begun or not self.may_begin_later(want, base, last)
+            is_known = has_begun or not self._may_begin_later(want, base, last)
             return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
         is_second = last is not None and (want.log, last.base) in seen.segments
         if want.count <= 1 or not (is_second or self._behind.get(want.log)):

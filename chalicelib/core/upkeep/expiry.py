@@ -42,7 +42,7 @@ class Expiry:
         count, nexts = 0, []
         glances = [_first(log, _GLANCE) for log in topic.logs]
         for queue, segments in enumerate(self._store.read(glances)):
-            if expired_segments(segments, gone_ms):
+            if _expired_segments(segments, gone_ms):
                 count += self._trim(topic, queue, gone_ms, until_ms)
                 nexts.append(gone_ms)
             elif len(segments) == _GLANCE:
@@ -54,7 +54,7 @@ class Expiry:
         if topic.delays:
             self._promoter.promote(topic, queue)
         count, head = 0, 0
-        for items in self._removing(topic.logs[queue], expired_segments, gone_ms, until_ms):
+        for items in self._removing(topic.logs[queue], _expired_segments, gone_ms, until_ms):
             segments = [Segment.of(item) for item in items]
             self._store.remove_blobs(blob_names(topic.id, [entry for segment in segments for entry in segment.entries]))
             count += len(segments)
@@ -83,7 +83,7 @@ def _first(pk: str, limit: int) -> Range:
     return Range(pk, keys.FIRST, keys.LAST, limit=limit)
 
 
-def expired_segments(items: Sequence[Item], gone_ms: int) -> list[Item]:
+def _expired_segments(items: Sequence[Item], gone_ms: int) -> list[Item]:
     """The expired segments at the start, never the last one, which may have no successor."""
 
     def is_expired(item: Item) -> bool:
