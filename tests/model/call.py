@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.model.model import Json
+from tests.model.values import Json
 
 FETCHED_MS = 3_600_000
 """For so long after the deadline a reply can be fetched."""

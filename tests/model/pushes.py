@@ -13,9 +13,13 @@ from hypothesis.stateful import initialize, invariant, rule
 from chalicelib.push.dispatcher import GUARD_MS, LOOK_EVERY_MS, RUN_MS
 from chalicelib.push.outside import Answer
 from chalicelib.push.slots import LEASE_SPARE_MS, PAUSE_MS_MAX
+from tests.model.consumers import letters_of
 from tests.model.cursor import Cursor, Hold
-from tests.model.model import DEFAULTS, Group, Json, Topic, details
-from tests.model.pair import Pair
+from tests.model.group import DEFAULTS, Group
+from tests.model.model import details
+from tests.model.pair import Pair, instances, path_of
+from tests.model.topic import Topic
+from tests.model.values import Json
 from tests.support.consumer import OK, Call, Consumer, failing
 
 GROUPS = ("billing", "shipping")
@@ -24,7 +28,6 @@ BACKOFFS_MS = ([1_000], [500, 2_000, 100_000])
 CALLS_MAX = 12
 """In a step. Then all goes well, or a consumer that is never content would be called forever."""
 
-instances = st.sampled_from([0, 1])
 names = st.sampled_from([GROUPS[0], *GROUPS])
 targets: st.SearchStrategy[Json] = st.sampled_from([{"url": "https://shop.example/hooks"}, {"function": "bill"}])
 pushes = st.builds(
@@ -78,11 +81,11 @@ class Pushed(Group):
         return push
 
 
-class Pushing(Pair):
+class Pushes(Pair):
     def __init__(self) -> None:
         self.consumer = Consumer(react=self.called)
         super().__init__(self.consumer.outside())
-        self.topic = Topic("orders", [])
+        self.topic = Topic(0, "orders", [])
         self.data: st.DataObject | None = None
         self.running: list[int] = []
         """The instances whose dispatcher runs, the one that was started last at the end."""
@@ -105,7 +108,7 @@ class Pushing(Pair):
     @initialize(queues=st.sampled_from([1, 1, 2]), given=settings_given, push=pushes)
     def begin(self, queues: int, given: Json, push: Json) -> None:
         assert self.clients[0].put("/topics/orders", queues=queues).status == 201
-        self.topic.logs = [[] for _ in range(queues)]
+        self.topic = Topic(0, "orders", [[] for _ in range(queues)])
         self.put_group(0, "billing", {**given, "push": push})
         self._produce(1, [{}, {"key": "k1"}, {"key": "k1"}])
 
@@ -120,21 +123,21 @@ class Pushing(Pair):
             self.put_group(instance, name, {**given, "push": push})
 
     def put_group(self, instance: int, name: str, given: Json) -> None:
-        answer = self.clients[instance].put(f"/topics/orders/groups/{name}", **given)
+        answer = self.clients[instance].put(path_of("orders", name), **given)
         assert answer.status == (200 if name in self.topic.groups else 201)
         if name not in self.topic.groups:
             cursors = [Cursor(0, ordered=given["ordered"]) for _ in self.topic.logs]
-            self.topic.groups[name] = Pushed(next(self.model.ids), {**DEFAULTS}, cursors)
+            self.topic.groups[name] = Pushed(next(self.model.ids), name, {**DEFAULTS}, cursors)
         self._group(name).settings |= {**given, "push": given["push"] or None}
         self._compare(name, answer.json)
 
     def _delete(self, instance: int, name: str) -> None:
-        assert self.clients[instance].delete(f"/topics/orders/groups/{name}").status == 204
+        assert self.clients[instance].delete(path_of("orders", name)).status == 204
         del self.topic.groups[name]
 
     @rule(instance=instances, name=names)
     def reset(self, instance: int, name: str) -> None:
-        answer = self.clients[instance].post(f"/topics/orders/groups/{name}/reset", to="earliest")
+        answer = self.clients[instance].post(f"{path_of('orders', name)}/reset", to="earliest")
         if name not in self.topic.groups:
             assert answer.problem == (404, "GroupNotFound")
             return
@@ -154,9 +157,7 @@ class Pushing(Pair):
             return
         answer = self.clients[instance].post("/topics/orders/messages", messages=sent)
         for message, place in zip(sent, answer.json["messages"], strict=True):
-            log = self.topic.logs[place["queue"]]
-            assert place["offset"] == len(log)
-            log.append({**PLAIN, **message, **place, "stored_at_ms": self.now})
+            self.topic.store({**PLAIN, **message, **place, "stored_at_ms": self.now})
 
     @rule(ms=st.sampled_from([1, 499, 500, 1_000, 2_000, 20_000, 60_000, 100_000]))
     def wait(self, ms: int) -> None:
@@ -174,7 +175,7 @@ class Pushing(Pair):
     def pop(self, instance: int, name: str) -> None:
         """A group that is pushed cannot be popped."""
         if name in self.topic.groups and self._group(name).settings["push"]:
-            answer = self.clients[instance].post(f"/topics/orders/groups/{name}/pop")
+            answer = self.clients[instance].post(f"{path_of('orders', name)}/pop")
             assert answer.problem == (409, "GroupIsPushed")
 
     # -- calling ------------------------------------------------------------------------------------------------------
@@ -185,7 +186,8 @@ class Pushing(Pair):
 
     def _run_all(self, instance: int, is_staying: bool, data: st.DataObject) -> None:
         """Until all that is ready has been in a call, unless calls pause; if it stays, also what was due meanwhile. It
-        stays for a group of which a call has failed."""
+        stays for a group of which a call has failed. Several groups are served one after another: what is due while
+        another is served may be left."""
         self.data, self.calls, began_ms = data, 0, self.now
         self.is_happy, self.stays_for = data.draw(st.sampled_from([True, True, False])), set()
         self.has_come = False
@@ -193,10 +195,12 @@ class Pushing(Pair):
         for name, group in self.topic.groups.items():
             assert isinstance(group, Pushed)
             due_ms = self._next_due_ms(group)
-            is_judged = len(self.topic.groups) == 1 or not self.has_come  # here, groups are served one after another
+            is_alone = len(self.topic.groups) == 1
+            is_judged = is_alone or not self.has_come
             if is_judged and group.push and due_ms is not None and self.now - began_ms < RUN_MS:
                 stays = (is_staying or name in self.stays_for) and self.now < due_ms
-                assert due_ms >= (began_ms + RUN_MS if stays else self.now), f"{name} was not called"
+                served_ms = self.now if is_alone else began_ms + 1
+                assert due_ms >= (began_ms + RUN_MS if stays else served_ms), f"{name} was not called"
 
     def _run(self, instance: int, is_staying: bool) -> None:
         self.running.append(instance)
@@ -353,7 +357,7 @@ class Pushing(Pair):
         if not has_failed:
             group.breaker = Breaker()
             return
-        wait_ms = _wait_ms(group, known_failures + 1)
+        wait_ms = group.wait_ms(known_failures + 1)
         if answer.retry_after:
             wait_ms = max(1_000, 1_000 * int(answer.retry_after))
         group.breaker = Breaker(known_failures + 1, self.now + min(wait_ms, PAUSE_MS_MAX))
@@ -369,16 +373,15 @@ class Pushing(Pair):
             if answer.status == 410:
                 cursor.take(offset, Hold(self.now, held[offset].attempt - 1))
             elif failed is None:
-                self._nack(group, cursor, offset, {"delay_ms": delay_ms, "reason": _reason(answer)})
+                self._give_up(group, queue, offset, {"delay_ms": delay_ms, "reason": _reason(answer)})
             elif message_id in failed:
-                self._nack(group, cursor, offset, failed[message_id])
+                self._give_up(group, queue, offset, failed[message_id])
             else:
                 del cursor.holds[offset]
 
-    def _nack(self, group: Pushed, cursor: Cursor, offset: int, about: Json) -> None:
-        attempt = cursor.holds[offset].attempt
-        delay_ms = _wait_ms(group, attempt) if about["delay_ms"] is None else about["delay_ms"]
-        cursor.nack(offset, self.now, delay_ms, group.settings["max_attempts"], about["reason"] or "")
+    def _give_up(self, group: Pushed, queue: int, offset: int, about: Json) -> None:
+        reason = about["reason"] or ""
+        self.model.give_up(self.topic, group, (queue, offset), self.now, about["delay_ms"], reason, is_last=False)
 
     def _draw(self, strategy: st.SearchStrategy[Any]) -> Any:
         assert self.data
@@ -394,12 +397,12 @@ class Pushing(Pair):
     @invariant()
     def every_group_is_where_the_model_has_it(self) -> None:
         for name in self.topic.groups:
-            self._compare(name, self.observer.get(f"/topics/orders/groups/{name}").json)
+            self._compare(name, self.observer.get(path_of("orders", name)).json)
             self._compare_dead(name)
 
     def _compare(self, name: str, seen: Json) -> None:
         self._settle_doubt(self._group(name), seen)
-        known = details(self.topic, name, self.now)
+        known = details(self.topic, self._group(name), self.now)
         wrong = {field: (seen.get(field), value) for field, value in known.items() if seen.get(field) != value}
         assert not wrong, f"answered and expected: {wrong}"
 
@@ -413,19 +416,11 @@ class Pushing(Pair):
                 cursor.bury(offset, 0, self.now)
 
     def _compare_dead(self, name: str) -> None:
-        letters = [
-            (queue, offset, letter.attempts, letter.reason)
-            for queue, cursor in enumerate(self._group(name).cursors)
-            for offset, letter in sorted(cursor.letters.items())
-        ]
-        dead = self.observer.get(f"/topics/orders/groups/{name}/dead").json["messages"]
+        letters = letters_of(self._group(name)).items()
+        known = [(*place, letter.attempts, letter.reason) for place, letter in letters]
+        dead = self.observer.get(f"{path_of('orders', name)}/dead").json["messages"]
         seen = [(each["queue"], each["offset"], each["attempts"], each["reason"]) for each in dead]
-        assert seen == letters, (seen, letters)
-
-
-def _wait_ms(group: Group, attempt: int) -> int:
-    waits: list[int] = group.settings["backoff_ms"]
-    return waits[min(attempt, len(waits)) - 1]
+        assert seen == known, (seen, known)
 
 
 def _reason(answer: Answer) -> str:
