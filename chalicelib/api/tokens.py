@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from chalicelib.api.operation import DELETED, Family, Json, Page, page_of
 from chalicelib.core.access.rights import RIGHTS, Right, parse
-from chalicelib.core.access.token import ID_PATTERN
-from chalicelib.core.base.fields import Answer, optional, request, required
+from chalicelib.core.access.tokens import ID_PATTERN
+from chalicelib.core.base.fields import Answer, array, instant, integer, nullable, optional, request, required, string
 from chalicelib.core.base.limits import OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX, TOKEN_NAME_CHARS_MAX
-from chalicelib.core.base.schema import array, instant, integer, nullable, string
 from chalicelib.service import Service
 
 TOKENS = Family("Tokens", __doc__)

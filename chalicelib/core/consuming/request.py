@@ -6,10 +6,9 @@ import hashlib
 from typing import ClassVar
 
 from chalicelib.core.base import base64url, limits
-from chalicelib.core.base.fields import Label, check, optional
+from chalicelib.core.base.fields import Label, batch, check, flag, instant, integer, optional, string
 from chalicelib.core.base.records import record
 from chalicelib.core.base.response_size import Space
-from chalicelib.core.base.schema import batch, flag, instant, integer, string
 from chalicelib.core.catalogue.zones import ZONE
 
 RECEIPT = string(

@@ -12,11 +12,24 @@ import orjson
 
 from chalicelib.core.base import limits
 from chalicelib.core.base.errors import DecantError, InvalidField, MessageTooLarge
-from chalicelib.core.base.fields import Label, check, declarations, encodable, given, optional, request, shown
+from chalicelib.core.base.fields import (
+    Label,
+    check,
+    declarations,
+    either,
+    encodable,
+    given,
+    instant,
+    integer,
+    mapping,
+    optional,
+    request,
+    shown,
+    string,
+)
 from chalicelib.core.base.limits import BODY_BYTES_MAX, DELAY_MS_MAX, KEY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.core.base.message import QUEUE, Message, Produced, carried_bytes, properties_bytes
 from chalicelib.core.base.records import mutable
-from chalicelib.core.base.schema import either, instant, integer, mapping, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.catalogue.zones import ZONE
 from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace, carried

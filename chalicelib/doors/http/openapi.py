@@ -25,9 +25,8 @@ from chalicelib.api.push import SECRET_ID
 from chalicelib.api.tokens import TOKEN_ID
 from chalicelib.core.base import errors
 from chalicelib.core.base.errors import DecantError
-from chalicelib.core.base.fields import Answer, Sometimes, declarations
+from chalicelib.core.base.fields import Answer, Sometimes, array, declarations, integer, string
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HOP_MS_MIN
-from chalicelib.core.base.schema import array, integer, string
 from chalicelib.doors import http
 from chalicelib.doors.http.response import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
 from chalicelib.doors.http.schemas import Schemas, example_of, with_text, without
