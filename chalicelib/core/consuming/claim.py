@@ -244,7 +244,8 @@ class Claimer:
         fitted = self._fitted(view, want, now, riding)
         picked, asked_ms = fitted.picked, view.ask.invisible_ms
         deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
-        self._growth.leased(view.topic, len(view.cursor.leases))
+        if view.topic.queues_auto:
+            self._growth.leased(view.topic, len(view.cursor.leases))
         if picked.is_last(view.group):
             self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
         change = self._change(view, fitted, riding, now, deadline)

@@ -192,8 +192,8 @@ class Popper:
         view = self.look(*about, call.strong, call.queues, call.is_patient)
         if not call.suits(view.group):
             view = self.look(*about, True, call.queues, call.is_patient)
-        if not call.suits(view.group):
-            raise Unsuitable(view.group)
+            if not call.suits(view.group):
+                raise Unsuitable(view.group)
         if view.group.is_pushed:
             raise GroupIsPushed(f"group '{call.group_name}' has a push: the queue calls its consumer, and nobody pops")
         if call.topic.delays:

@@ -84,7 +84,8 @@ class LogWriter:
         appendings = [_Appending(topic.logs[queue], entry) for queue, entry, _ in entries]
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         try:
-            self._agenda.note_ready(topic)
+            if topic.alarms or topic.pushes:
+                self._agenda.note_ready(topic)
             if topic.index_keys:
                 self.index(topic, entries)
             for tried, most_ms in enumerate(_PAUSES_MS):

@@ -81,6 +81,8 @@ class Producer:
                 current = self._catalogue.current_topic(topic.name)
                 return self.send(current, parse(current))
 
+        if not (self._hooks.before or self._hooks.after):
+            return send()
         return self._hooks.around(topic.name, [sending.message for sending in sendings], send)
 
     def send(self, topic: Topic, sendings: Sequence[Sending]) -> list[Produced]:
