@@ -145,7 +145,7 @@ class Topic(TopicSettings):
         """The logs of the queues that are read."""
         return self.logs[: self.readers]
 
-    @property
+    @cached_property
     def readers(self) -> int:
         """How many queues are read: more than `queues` while some drain."""
         return self.scaling.readers if self.scaling else self.queues

@@ -206,7 +206,7 @@ class Claimer:
             held = view.cursor.held(view.ask.attempt_token or "", self._runtime.now())
             if not is_own or {lease.token for lease in held} - set(tokens):
                 return self.held(view)
-        own = [leases[token] for token in tokens if token in leases and not leases[token].parked]
+        own = [lease for token in tokens if (lease := leases.get(token)) and not lease.parked]
         left = sum(len(lease.owed) for lease in own)
         if not is_own and left < (plan.picked.count if view.group.ordered else 1):
             return None
