@@ -90,8 +90,11 @@ class Producer:
 
         Raises StoreUnavailable and QueueFull only if no message is known to be stored; with `outcome="unknown"` some
         may be."""
-        stored = _without_repeats(sendings)
-        own = [*dict.fromkeys(stored)]
+        stored = own = sendings
+        has_ids = any(sending.is_deduplicated for sending in sendings)
+        if has_ids:
+            stored = _without_repeats(sendings)
+            own = [*dict.fromkeys(stored)]
         choice = self._choice(topic)
         full = self._depths.full(topic, topic.max_depth) if topic.max_depth else {}
         self._assign(topic, choice, own, full)
@@ -104,11 +107,12 @@ class Producer:
             self._delay(topic, delayed)
         plain: dict[int, list[Sending]] = {}
         for queue, together in by_queue.items():
-            if any(sending.is_deduplicated for sending in together):
+            if has_ids and any(sending.is_deduplicated for sending in together):
                 self._append_deduplicated(topic, choice, queue, together)
             else:
                 plain[queue] = together
-        self._append(topic, choice, plain, {*by_queue, *full})
+        if plain:
+            self._append(topic, choice, plain, {*by_queue, *full})
         results = [sending.result for sending in stored if sending.result]
         if topic.max_depth:
             self._depths.note(topic, results)
