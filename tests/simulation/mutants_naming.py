@@ -10,10 +10,10 @@ from unittest.mock import patch
 from greenlet import getcurrent, greenlet
 
 from chalicelib.core.catalogue.group import BY_MESSAGE
-from chalicelib.core.consuming import claim_plan, late_acks, receipt_batch, settle
+from chalicelib.core.consuming import claim_plan, receipt_batch, settle
 from chalicelib.core.consuming.receipt_batch import ReceiptBatch
 from chalicelib.core.cursors import cursor_writes
-from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.cursor import Cursor, read_again
 from chalicelib.core.cursors.cursor_writes import Change
 from chalicelib.core.table.writes import never_landed
 from tests.simulation.mutants import calling, planted, together
@@ -86,30 +86,35 @@ def settlements_that_do_not_know_themselves() -> Any:
 @planted
 def pages_that_no_old_receipt_reaches() -> Any:
     """By message, what waits in a page is taken for settled."""
-    return patch.object(late_acks, "bring_back", lambda *_: False)
+    return patch.object(settle, "bring_pages_back", lambda *_: False)
 
 
 @planted
 def late_acks_that_are_judged_once() -> Any:
     """What is missing only when the cursor is read again is taken for acked."""
-    true = late_acks._is_open
+    true = settle._is_open
 
     def is_open(batch: ReceiptBatch, before: Cursor, _: object, seen: Set[str]) -> bool:
-        return true(batch, before, {late_acks._letter_key(receipt) for receipt in batch.perhaps_lost()}, seen)
+        return true(batch, before, {settle._letter_key(receipt) for receipt in batch.perhaps_lost()}, seen)
 
-    return patch.object(late_acks, "_is_open", is_open)
+    return patch.object(settle, "_is_open", is_open)
 
 
 @planted
 def late_acks_that_read_the_cursor_once() -> Any:
     """What is redriven while its letter is looked for is taken for acked."""
-    true, asked = late_acks.resolve, dict[greenlet, Any]()
+    true, asked = settle.resolve_late, dict[greenlet, Any]()
 
     def resolve(store: Any, retries: Any, batches: Any) -> None:
         asked[getcurrent()] = batches
-        true(store, retries, batches)
+        try:
+            true(store, retries, batches)
+        finally:
+            del asked[getcurrent()]
 
-    def as_seen(*_: Any) -> list[Any]:
+    def as_seen(*args: Any) -> list[Any]:
+        if getcurrent() not in asked:
+            return read_again(*args)
         return [batch.cursor for batch in asked[getcurrent()] if batch.perhaps_lost()]
 
-    return patch.multiple(late_acks, resolve=resolve, read_again=as_seen)
+    return patch.multiple(settle, resolve_late=resolve, read_again=as_seen)
