@@ -19,13 +19,7 @@ def _open_memory(keeps_blobs: bool) -> Store:
     return open_memory(keeps_blobs)
 
 
-def _start_moto() -> None:
-    from local import embedded  # which is not deployed
-
-    embedded.start()
-
-
-wiring.here(_open_memory, _start_moto)
+wiring.parts.open_memory = _open_memory
 
 if wiring.is_served_by_chalice():
     from local import chalice_local  # which is not deployed

@@ -23,8 +23,8 @@ from chalicelib.api import Api
 from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local import server
+from local.http1 import Head
 from local.memory.store import MemoryStore
-from local.request import Head
 
 _ROOT = str(Path(chalicelib.__file__).parent)
 _CORE = f"{_ROOT}/core/"

@@ -20,7 +20,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 ROOMS = (
-    "local.embedded",
     "core.base",
     "core.telemetry",
     "core.table",
@@ -43,7 +42,9 @@ ROOMS = (
     "push",
     "service",
     "api",
+    "settings",
     "wiring",
+    "hooks",
     "doors",
     "local",
     "app",
@@ -52,7 +53,7 @@ ROOMS = (
 """From the ground up, by what happens to a message. A module imports from its own room or from below, never in a
 circle. So the core knows no door."""
 
-ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb", "local.embedded")
+ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb")
 """Ways to store. They are chosen in one place, and do not know each other."""
 
 TECHNOLOGIES = {
@@ -60,7 +61,7 @@ TECHNOLOGIES = {
     "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
     "mypy_boto3_dynamodb": ("chalicelib.core.store.dynamodb",),
     "mypy_boto3_s3": ("chalicelib.core.store.dynamodb",),
-    "moto": ("local.embedded",),
+    "moto": (),  # in tests alone
     "urllib3": (),
     "chalice": ("chalicelib.doors", "app", "local"),
     "click": ("chalicelib.wiring",),
@@ -219,7 +220,7 @@ def test_no_imports_go_in_a_circle() -> None:
 
 def test_stores_are_chosen_in_one_place_and_do_not_know_each_other() -> None:
     for module, adapter in product(MODULES, ADAPTERS):
-        if module.is_in(adapter, "chalicelib.wiring", "local"):
+        if module.is_in(adapter, "chalicelib.wiring", "chalicelib.settings", "chalicelib.hooks", "local"):
             continue
         if (module.name, adapter[:6]) == ("app", "local."):  # `chalice local` has no other place to start it
             continue
@@ -243,7 +244,7 @@ def test_only_the_runtime_makes_chance_and_only_few_read_the_environment() -> No
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
         }
         allowed = {"urandom"} if module.name == "chalicelib.core.base.runtime" else set()
-        if module.is_in("chalicelib.wiring"):
+        if module.is_in("chalicelib.settings"):
             allowed = {"environ"}
         assert used <= allowed or module.is_in("local"), f"{module.name} uses {used} of os"
 

@@ -3,8 +3,11 @@ routes of HTTP. This is decided once: all others read the decision from `Found`.
 
 from __future__ import annotations
 
-from chalicelib.doors.http import respond as http
-from chalicelib.doors.http.respond import Found, LeftMs, Request, Response
+from chalicelib.doors.dispatch import LeftMs
+from chalicelib.doors.http import door as http_door
+from chalicelib.doors.http.door import Found
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.response import Response
 
 
 def respond(request: Request, left_ms: LeftMs = lambda: None) -> Response:
@@ -23,7 +26,7 @@ def found(request: Request, is_whole: bool = True) -> Found:
 
         if of_sqs := door.found(request, is_whole):
             return of_sqs
-    return http.found(request)
+    return http_door.found(request)
 
 
 def _may_be_sqs(path: str) -> bool:

@@ -149,4 +149,4 @@ def test_an_access_key_needs_a_signing_key_that_no_table_holds(
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    assert wiring.has_access_keys() is has_keys
+    assert wiring.settings.has_access_keys is has_keys

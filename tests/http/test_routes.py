@@ -15,8 +15,8 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.admission import Demand
 from chalicelib.api.messages import MESSAGES_PATH
 from chalicelib.api.operation import Right
-from chalicelib.doors.http import body as body_module
 from chalicelib.doors.http import openapi
+from chalicelib.doors.http import request as body_module
 from chalicelib.doors.http.application import SQS_PATHS
 from chalicelib.doors.router import respond
 from local.server import request_of

@@ -168,9 +168,9 @@ def test_an_invalid_endpoint_is_one_clear_line() -> None:
     assert "nonsense" in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB="nonsense")
 
 
-def test_an_unknown_store_is_one_clear_line() -> None:
-    named = "DECANT_STORE must be one of dynamodb, memory, moto; it is 'sqlite'"
-    assert named in refusal(PORT="0", DECANT_STORE="sqlite")
+@pytest.mark.parametrize("kind", ["sqlite", "moto"])
+def test_an_unknown_store_is_one_clear_line(kind: str) -> None:
+    assert f"DECANT_STORE must be one of dynamodb, memory; it is {kind!r}" in refusal(PORT="0", DECANT_STORE=kind)
 
 
 def test_an_old_python_is_one_clear_line() -> None:

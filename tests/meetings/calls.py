@@ -15,9 +15,9 @@ from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.lease import MARKS_MAX
 from chalicelib.core.table import keys
 from chalicelib.service import Service
-from tests.history.aftermath import read_log
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Purge, Redrive
+from tests.history.final_state import read_log
 from tests.history.transactions import COMMIT
 from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene, cold
 from tests.support.small import small_pages

@@ -21,7 +21,7 @@ from chalicelib.core.consuming.request import Pop
 from chalicelib.core.cursors import broadcast
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.service import Service
-from tests.history.checker import SKEW_MS
+from tests.history.history import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.support.scheduler import Killed, Scheduler
 

@@ -18,10 +18,11 @@ from chalicelib.core.consuming.request import Pop
 from chalicelib.core.cursors.progress import QueueOffsets
 from chalicelib.service import Service
 from tests.history import checker
-from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
-from tests.history.facts import NEVER_MS, Delivered, History, Place, Purge, Redrive, Rules
-from tests.simulation.watching import read_told, untold
+from tests.history.facts import NEVER_MS, Delivered, Place, Purge, Redrive
+from tests.history.final_state import read_dead, read_log, take_all
+from tests.history.history import History, Rules
+from tests.simulation.alarms import read_told, untold
 from tests.support.stopping import Stage, Work, die_after, finish, stop_after
 
 _LARGE = 3_000

@@ -142,4 +142,4 @@ def test_who_may_invoke_one_function_reaches_no_queue_through_it(client: Client)
 def test_an_account_has_twelve_digits(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECANT_ACCOUNT", text)
     with pytest.raises(ValueError, match="DECANT_ACCOUNT must be twelve digits"):
-        wiring.account()
+        _ = wiring.settings.account

@@ -146,10 +146,10 @@ class Deliverer:
         """Whether some of these were settled. If the store fails, their lease expires. `spent`: their own time to live
         is over, or they expired before they were ever delivered."""
         with suppress(StoreUnavailable):
-            expired, lost = self.expired_and_lost(view, missing)
+            expired, lost = self._expired_and_lost(view, missing)
             expired = sorted([*spent, *expired])
             count("expired", len(expired), view.topic.name, view.group.name)
-            for offsets, settle in ((expired, self.ack_expired), (lost, self.bury_lost)):
+            for offsets, settle in ((expired, self._ack_expired), (lost, self._bury_lost)):
                 if offsets:
                     texts = [receipts[offset] for offset in offsets]
                     batches, _ = self._settler.open(view.topic, view.group.name, texts)
@@ -159,7 +159,7 @@ class Deliverer:
             return bool(expired or lost)
         return False
 
-    def expired_and_lost(self, view: QueueView, missing: Sequence[int]) -> tuple[list[int], list[int]]:
+    def _expired_and_lost(self, view: QueueView, missing: Sequence[int]) -> tuple[list[int], list[int]]:
         """The expired ones of these messages, after a long wait for a retry, and those without a payload."""
         wants = [Want(view.topic.logs[view.queue], offset, 1, None) for offset in missing]
         chains = zip(missing, self._reader.chains(wants, strong=True), strict=True)
@@ -170,10 +170,10 @@ class Deliverer:
         ]
         return expired, [offset for offset, _ in standing if offset not in expired]
 
-    def ack_expired(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
+    def _ack_expired(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
         self._settler.acknowledge(view.topic, view.group.name, batches)
 
-    def bury_lost(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
+    def _bury_lost(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
         """Raises TopicNotFound if the topic was deleted, which also removes payloads."""
         if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")

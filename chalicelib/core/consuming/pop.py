@@ -196,7 +196,7 @@ class Popper:
             if not call.suits(view.group):
                 raise Unsuitable(view.group)
         if view.group.is_pushed:
-            raise GroupIsPushed(f"group '{call.group_name}' has a push: the queue calls its consumer, and nobody pops")
+            raise GroupIsPushed(f"group '{call.group_name}' has a push: its messages cannot be popped")
         if call.topic.delays:
             call.promotions += bool(view.due())
         return view

@@ -22,8 +22,8 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key, Path, key_of
 
 LEASES_FEW = 64
-"""With at most this many leases a cursor needs no removal and no retry page: `INERT_MAX` and twice `PARKED_MAX` are not
-less."""
+"""A cursor with at most this many leases needs no removal and no retry page: `INERT_MAX` and twice `PARKED_MAX` are at
+least this."""
 
 
 class Standing(Enum):
@@ -64,8 +64,8 @@ class RetryPage:
 
 class _Sorted(NamedTuple):
     """The leases of a cursor. `owing`: those that owe messages, in offset order. `soonest`: the one of them that ends
-    first. `inert`: the others. `leased`, `parked`, `aside`: how many messages those with a holder, those that wait for
-    their retry, and those set aside owe."""
+    first. `inert`: the others. `leased`, `parked`, `aside`: how many messages are leased, wait for a retry, or are set
+    aside."""
 
     owing: list[Lease]
     inert: list[Lease]
@@ -79,7 +79,7 @@ _NO_LEASES = _Sorted([], [], None, 0, 0, 0)
 
 
 class Decoded(Mapping[str, Lease]):
-    """The leases of an item by token, each decoded when it is asked for: an ack asks for one of thousands."""
+    """The leases of an item by token, each decoded on access: an ack needs one of thousands."""
 
     def __init__(self, listed: Mapping[str, list[Any]]) -> None:
         self._listed = listed
@@ -118,11 +118,11 @@ class Cursor:
     last_zone: tuple[str, int] | None = None
     """The zone of the last claim that named one, and when it was."""
     purged_at_ms: int | None = None
-    """What was sent by then and has waited is not delivered."""
+    """Messages that were sent by then and waited are not delivered."""
     returns: int = 0
-    """Counts the transactions that brought dead messages back: redrives, and those of move tasks."""
+    """Counts the transactions that brought dead messages back: those of redrives and of move tasks."""
     exists: bool = True
-    """False: the item does not exist, since there was no pop yet."""
+    """False: the item does not exist, since no pop has created it."""
 
     @classmethod
     def of(cls, item: Item) -> Cursor:
@@ -152,7 +152,7 @@ class Cursor:
         return cls(key, 0, start, {}, purged_at_ms=purged_at_ms, exists=False)
 
     def as_created(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
-        """The same; a new cursor in the form in which it is created for a consumer of a broadcast group."""
+        """The same cursor, ready to be created for a consumer of a broadcast group."""
         noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
         return self if self.exists else noted
 
@@ -167,8 +167,8 @@ class Cursor:
 
     @cached_property
     def _sorted(self) -> _Sorted:
-        """At once, and without a call per lease, since a cursor may have thousands and a pop asks for all of this. Most
-        have no marks, so they owe all their messages."""
+        """Sorts them in one pass, without a call per lease, since a cursor may have thousands and a pop needs all of
+        them. Most have no marks, so they owe all their messages."""
         if not self.leases:
             return _NO_LEASES
         leases = self.leases.values()
@@ -204,7 +204,7 @@ class Cursor:
         return [lease for lease in self.owing if lease.is_due(now)]
 
     def needs_tending(self, now: int, max_attempts: int) -> bool:
-        """Whether a claim may have to write something else first: a message was delivered often enough, a retry page is
+        """Whether a claim may have to write something else first: a message has used up its attempts, a retry page is
         due, or there are many leases."""
         if not (self.leases or self.pages):
             return False
@@ -230,11 +230,12 @@ class Cursor:
 
     @property
     def aside(self) -> int:
-        """The number of messages set aside: passed, and not delivered yet."""
+        """The number of messages set aside: skipped, and not delivered yet."""
         return self._sorted.aside
 
     def committed(self, ordered: bool) -> int:
-        """The lowest unsettled offset; it passes messages waiting for a retry after a nack, unless `ordered`."""
+        """The lowest unsettled offset. Unless `ordered`, messages that wait for a retry after a nack do not hold it
+        back."""
         owing = (lease for lease in self.owing if ordered or not lease.parked)
         return min([self.next, *(lease.owed_offsets[0] for lease in owing)])
 
@@ -285,6 +286,6 @@ def standing_cursors_of(group: Group, items: Iterable[Item]) -> list[Cursor]:
 
 
 def read_again(store: Store, wanted: Sequence[Key]) -> list[Cursor | None]:
-    """These cursors as they are now; None: there is none."""
+    """These cursors as they are now, or None for each missing one."""
     answers = store.read([Keys([key], strong=True) for key in wanted]) if wanted else []
     return [Cursor.or_none(items[0] if items else None) for items in answers]

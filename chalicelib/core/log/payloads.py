@@ -29,9 +29,9 @@ class Payloads:
     def spill(
         self, topic_id: str, entries: Iterable[tuple[Entry, int]], ttl: int, in_items: bool = False
     ) -> list[Entry]:
-        """Stores the messages of those entries that are larger than the number of bytes given with them until `ttl`
-        (seconds since the epoch), and returns all entries, these pointing to their payloads. One round trip if there
-        are any, and one more for each payload in S3. `in_items`: none goes there."""
+        """Stores the messages of entries larger than the given number of bytes as payloads, until `ttl` (seconds since
+        the epoch). Returns all entries, those pointing to their payloads. Takes one round trip if there are any, and
+        one more for each payload in S3. `in_items`: stores none in S3."""
         spilled: list[Entry] = []
         items: list[Item] = []
         for entry, bytes_max in entries:

@@ -10,9 +10,10 @@ from chalice.app import Chalice
 
 from chalicelib.api import OPERATIONS
 from chalicelib.api.messages import MESSAGES_PATH
-from chalicelib.doors import entrance, invocation, router
+from chalicelib.doors import dispatch, functions, router
 from chalicelib.doors.http import events
-from chalicelib.doors.http.respond import Request, Response, refusal
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.response import Response, refusal
 
 SQS_PATHS = ("/", "/{account}/{queue}")
 """Of the door for SQS. Chalice's local server has to know them, and the method that only the door for MQ has."""
@@ -29,13 +30,13 @@ class Application(Chalice):
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
         """The response to an HTTP request; to another event, a problem. Raises ForeignEvent."""
         if received := events.received(event):
-            return received.answered(entrance.guarded(lambda: self._responded(received.request, context), refusal))
-        invocation.refuse_records(event)
-        return events.answered(refusal(invocation.no_request(event)))
+            return received.answered(dispatch.guarded(lambda: self._responded(received.request, context), refusal))
+        functions.refuse_records(event)
+        return events.answered(refusal(functions.no_request(event)))
 
     def _responded(self, request: Request, context: Any) -> Response:
         self.admit(request)
-        return router.respond(request, invocation.left_ms(context))
+        return router.respond(request, functions.left_ms(context))
 
 
 def application() -> Application:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus
 
-from chalicelib.doors.http.respond import Request, Response
-from chalicelib.doors.http.routes import TEMPLATES
+from chalicelib.doors.http.door import TEMPLATES
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.response import Response
 
 Json = dict[str, Any]
 Pairs = list[tuple[str, str]]

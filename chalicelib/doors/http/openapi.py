@@ -29,7 +29,7 @@ from chalicelib.core.base.fields import Answer, Sometimes, declarations
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HOP_MS_MIN
 from chalicelib.core.base.schema import array, integer, string
 from chalicelib.doors import http
-from chalicelib.doors.http.problems import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
+from chalicelib.doors.http.response import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
 from chalicelib.doors.http.schemas import Schemas, example_of, with_text, without
 
 _IN_PATH = {
@@ -86,7 +86,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Decant",
-            "version": f"{VERSION}+{COMMIT}" if COMMIT else VERSION,  # as semver.org has it
+            "version": f"{VERSION}+{COMMIT}" if COMMIT else VERSION,  # PEP 440: a local version
             "summary": "A message queue without brokers.",
             "description": filled(http.__doc__),
         },

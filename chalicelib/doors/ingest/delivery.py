@@ -31,10 +31,10 @@ from chalicelib.core.base.limits import (
     SECOND_MS,
 )
 from chalicelib.core.telemetry.record import note
-from chalicelib.doors.entrance import Call, answer
+from chalicelib.doors.dispatch import Call, answer
+from chalicelib.doors.functions import left_ms
 from chalicelib.doors.ingest.rules import Rule, about, fitting, parse, parse_rejects, rule_for
 from chalicelib.doors.ingest.sources import Arrival, Json, Trouble, arrivals
-from chalicelib.doors.invocation import left_ms
 
 _log = logging.getLogger("decant")
 
@@ -70,10 +70,10 @@ class Parcel(NamedTuple):
 def ingested(event: object, context: Any) -> Json:
     """Takes one event, by the settings of the deployment. Raises UnknownEvent, NotStored, and what `parse` and
     `check_stage` raise."""
-    wiring.check_stage()
+    wiring.settings.check_stage()
     telemetry = wiring.telemetry()
     with telemetry.call("ingest") if telemetry else nullcontext():
-        rules, rejects = parse(wiring.ingest_rules()), parse_rejects(wiring.ingest_rejects())
+        rules, rejects = parse(wiring.settings.ingest_rules), parse_rejects(wiring.settings.ingest_rejects)
         return Ingest(rules, rejects, left_ms(context)).run(event)
 
 
@@ -120,7 +120,7 @@ class Ingest:
             return
         request = {"messages": [parcel.message for parcel in batch]}
         call = Call(OPERATIONS["produce"], (topic,), lambda: request, {}, left_ms=self._left_ms, is_own=True)
-        status, body, _ = answer(call)
+        status, body = answer(call)
         if status in (200, 207):
             for parcel, result in zip(batch, body["messages"], strict=True):
                 if error := result.get("error"):

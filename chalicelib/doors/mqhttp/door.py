@@ -21,9 +21,11 @@ from chalicelib.core.base.errors import DecantError, Unauthenticated
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import NAME_PATTERN
 from chalicelib.core.base.runtime import system
-from chalicelib.doors.answering import NO_KEYS, Origin, Refused, answered, in_time, turned_away
-from chalicelib.doors.http.problems import RETRY_AFTER_S
-from chalicelib.doors.http.respond import Found, LeftMs, Request, Response
+from chalicelib.doors import dispatch
+from chalicelib.doors.dispatch import NO_KEYS, LeftMs, Refuse, in_time
+from chalicelib.doors.http.door import Found
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.response import RETRY_AFTER_S, Response
 from chalicelib.doors.mqhttp.calls import CALLS, ORDER
 from chalicelib.doors.mqhttp.errors import HandlesFailed, MqError, of_service, wrong
 from chalicelib.doors.mqhttp.signatures import signed
@@ -72,7 +74,7 @@ def _answered(request: Request, operation: Operation | None, named: Mapping[str,
         status, text = _carried_out(request, operation, named, left_ms)
         return _response(status, text, request_id)
 
-    return answered(_name(operation), request, run, _refused(request, request_id), **_place(named))
+    return dispatch.serve(_name(operation), request.headers, run, _refused(request, request_id), **_place(named))
 
 
 def _turned_away(request: Request, operation: Operation | None, named: Mapping[str, str]) -> Response | None:
@@ -82,7 +84,8 @@ def _turned_away(request: Request, operation: Operation | None, named: Mapping[s
         _admitted(wiring.api(), request, operation, named)
         _parameters(request)
 
-    return turned_away(_name(operation), request, admit, _refused(request, _request_id()), **_place(named))
+    refused = _refused(request, _request_id())
+    return dispatch.turned_away(_name(operation), request.headers, admit, refused, **_place(named))
 
 
 def _request_id() -> str:
@@ -97,7 +100,7 @@ def _place(named: Mapping[str, str]) -> dict[str, str]:
     return {kind: name for kind, name in named.items() if re.fullmatch(NAME_PATTERN, name)}
 
 
-def _refused(request: Request, request_id: str) -> Refused:
+def _refused(request: Request, request_id: str) -> Refuse[Response]:
     def refused(error: DecantError | MqError) -> Response:
         return _refusal(request, error if isinstance(error, MqError) else of_service(error), request_id)
 
@@ -109,7 +112,7 @@ def _carried_out(
 ) -> tuple[int, str]:
     """Who may not call learns nothing but the paths and the methods that there are."""
     api = wiring.api()
-    with in_time(api.service.env.runtime, left_ms), _admitted(api, request, operation, named):
+    with in_time(left_ms, api.service.env.runtime.uptime()), _admitted(api, request, operation, named):
         parameters = _parameters(request)
         if operation is None:
             trans = ", ".join(f"'{name}'" for name in _NAMES[request.method] if name)
@@ -168,7 +171,7 @@ def _parameters(request: Request) -> dict[str, str]:
         if counts[name] > 1:
             raise _query_error(f"parameter {quoted(name)} must be given once, not {counts[name]} times")
     parameters = dict(request.query)
-    instance, own = parameters.get("ns", ""), wiring.mq_instance()
+    instance, own = parameters.get("ns", ""), wiring.settings.mq_instance
     if own is not None and instance != own:
         raise wrong(f"parameter 'ns' must be the instance of this deployment; it is {quoted(instance)}")
     return parameters
@@ -216,7 +219,7 @@ def _refusal(request: Request, error: MqError, request_id: str) -> Response:
     retry = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
     if isinstance(error, HandlesFailed):
         return _response(status, document("Errors", "".join(map(_failure, error.failed))), request_id)
-    origin = Origin.of(request)
+    origin = request.origin
     members = {
         "Code": error.shape.code,
         "Message": sendable(error.message),

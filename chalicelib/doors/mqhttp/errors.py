@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from chalicelib.core.base.errors import DecantError
-from chalicelib.doors.answering import DoorError
-from chalicelib.doors.http.problems import PROBLEMS
+from chalicelib.doors.dispatch import DoorError
+from chalicelib.doors.http.response import PROBLEMS
 
 _FAULT = 500
 
@@ -55,11 +55,11 @@ _KINDS = {
 
 
 class MqError(DoorError):
-    """`kind`: one of `ERRORS`."""
+    """`code`: one of `ERRORS`."""
 
     @property
     def shape(self) -> Shape:
-        return ERRORS[self.kind]
+        return ERRORS[self.code]
 
 
 class HandlesFailed(MqError):

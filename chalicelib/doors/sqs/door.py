@@ -20,14 +20,16 @@ from chalicelib.core.base.deadline import one_call
 from chalicelib.core.base.errors import DecantError, Unauthenticated
 from chalicelib.core.base.runtime import system
 from chalicelib.core.telemetry.record import note
-from chalicelib.doors.answering import NO_KEYS, Origin, answered, in_time, turned_away
-from chalicelib.doors.http.problems import RETRY_AFTER_S
-from chalicelib.doors.http.respond import Found, LeftMs, Request, Response
+from chalicelib.doors import dispatch
+from chalicelib.doors.dispatch import LeftMs, in_time
+from chalicelib.doors.http.door import Found
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.response import RETRY_AFTER_S, Response
 from chalicelib.doors.sqs import json_wire, query_wire, sigv4
 from chalicelib.doors.sqs.action import Action, Call, Carrier, Context, Json
 from chalicelib.doors.sqs.actions import ACTIONS
 from chalicelib.doors.sqs.errors import NO_QUEUE, SqsError, denied, missing, of_service
-from chalicelib.doors.sqs.message_ids import random_uuid
+from chalicelib.doors.sqs.messages import random_uuid
 from chalicelib.doors.sqs.registry import QueueGone, Standing, queues_of
 
 OPERATION = "sqs."
@@ -83,7 +85,7 @@ def _answered(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs) ->
     def run() -> Response:
         return wire.response(_carried_out(request, wire, queue_name, left_ms), request_id)
 
-    return answered(_name(wire), request, run, lambda wrong: _refusal(wrong, wire, request_id))
+    return dispatch.serve(_name(wire), request.headers, run, lambda wrong: _refusal(wrong, wire, request_id))
 
 
 def _turned_away(request: Request, wire: Wire) -> Response | None:
@@ -94,9 +96,9 @@ def _turned_away(request: Request, wire: Wire) -> Response | None:
         api = wiring.api()
         if not api.is_open:
             _demand_signatures(api)
-            _caller_of(api, sigv4.claimed_key(request, wiring.region()), lambda _secret: True)
+            _caller_of(api, sigv4.claimed_key(request, wiring.settings.region), lambda _secret: True)
 
-    return turned_away(_name(wire), request, admit, lambda wrong: _refusal(wrong, wire, request_id))
+    return dispatch.turned_away(_name(wire), request.headers, admit, lambda wrong: _refusal(wrong, wire, request_id))
 
 
 def _name(wire: Wire) -> str:
@@ -117,7 +119,7 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
     """Who may not call learns nothing, not even whether the request is well-formed."""
     api = wiring.api()
     runtime = api.service.env.runtime
-    with in_time(runtime, left_ms), one_call(runtime.uptime()):
+    with in_time(left_ms, runtime.uptime()), one_call(runtime.uptime()):
         signer = None if api.is_open else signer_of(api, request)
         with called_by(signer) if signer else nullcontext():
             action = wire.demand_action()
@@ -131,13 +133,13 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
 def signer_of(api: Api, request: Request, service: str = sigv4.SERVICE) -> Caller:
     """Whose access key signed the request to this service of AWS. Raises SqsError."""
     _demand_signatures(api)
-    signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now(), service)
+    signature = sigv4.signed(request, wiring.settings.region, api.service.env.runtime.now(), service)
     return _caller_of(api, signature.access_key_id, signature.is_proved_by)
 
 
 def _demand_signatures(api: Api) -> None:
     if not api.takes_signatures:
-        raise SqsError("AccessDenied", NO_KEYS)
+        raise SqsError("AccessDenied", dispatch.NO_KEYS)
 
 
 def _caller_of(api: Api, access_key_id: str, fits: Callable[[str], bool]) -> Caller:
@@ -184,7 +186,7 @@ def _context(request: Request, signer: Caller | None) -> Context:
     headers = request.headers
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
-    scheme, host = Origin.of(request)
-    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
+    scheme, host = request.origin
+    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.settings.account or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
     return Context(scheme, host, prefix, account, region, headers, signer.name if signer else None)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from chalicelib.core.base.errors import DecantError
 from chalicelib.core.base.fields import shown
-from chalicelib.doors.answering import DoorError
-from chalicelib.doors.http.problems import PROBLEMS
+from chalicelib.doors.dispatch import DoorError
+from chalicelib.doors.http.response import PROBLEMS
 
 SQS = "com.amazonaws.sqs"
 _CORAL = "com.amazon.coral.service"
@@ -95,11 +95,11 @@ _KINDS = {
 
 
 class SqsError(DoorError):
-    """`kind`: one of `ERRORS`."""
+    """`code`: one of `ERRORS`."""
 
     @property
     def shape(self) -> Shape:
-        return ERRORS[self.kind]
+        return ERRORS[self.code]
 
     @property
     def fault(self) -> str:

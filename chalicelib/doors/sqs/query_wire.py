@@ -16,7 +16,8 @@ import orjson
 
 from chalicelib.core.base.fields import encodable, quoted
 from chalicelib.core.base.limits import KIB, MIB
-from chalicelib.doors.http.respond import Request, Response
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.response import Response
 from chalicelib.doors.sqs.action import Action, Blob, Integer, Json, Kind, List, Map, Structure, present
 from chalicelib.doors.sqs.actions import named
 from chalicelib.doors.sqs.errors import QUERY_STATUS, QUERY_TEXT, SqsError, missing, wrong_kind
@@ -142,12 +143,12 @@ class QueryWire:
         return _response(200, f"{self.action}Response", result + number, request_id)
 
     def refusal(self, error: SqsError, request_id: str) -> Response:
-        if error.kind == "UnknownOperation":
+        if error.code == "UnknownOperation":
             return Response(error.shape.status, _headers(request_id), f"<{error.shape.code}/>")
-        message = QUERY_TEXT.get(error.kind, error.message)
+        message = QUERY_TEXT.get(error.code, error.message)
         about = {"Type": error.fault, "Code": error.shape.code, "Message": message}
         text = f"<Error>{_members(about, '')}<Detail/></Error><RequestId>{request_id}</RequestId>"
-        status = QUERY_STATUS.get(error.kind, error.shape.status)
+        status = QUERY_STATUS.get(error.code, error.shape.status)
         return _response(status, "ErrorResponse", text, request_id)
 
 
