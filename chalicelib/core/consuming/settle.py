@@ -77,10 +77,11 @@ class Settler:
 
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
-        if late := [batch for batch in batches if batch.perhaps_lost()]:
+        left = [batch for batch in batches if not batch.is_done]
+        if late := [batch for batch in left if batch.perhaps_lost()]:
             resolve_late(self._store, self._retries, late)
             self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
-        return [failure for batch in batches for failure in batch.unacked()]
+        return [failure for batch in left for failure in batch.unacked()]
 
     def freed(self, topic: Topic, group_name: str) -> None:
         """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which

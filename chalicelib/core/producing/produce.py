@@ -17,7 +17,6 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.writer import DelayWriter
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
-from chalicelib.core.log.writer import Packed
 from chalicelib.core.producing.dedup import Deduplication
 from chalicelib.core.producing.group_commit import GroupCommit, Written
 from chalicelib.core.producing.hooks import SendHooks
@@ -91,7 +90,7 @@ class Producer:
         Raises StoreUnavailable and QueueFull only if no message is known to be stored; with `outcome="unknown"` some
         may be."""
         stored = own = sendings
-        has_ids = any(sending.is_deduplicated for sending in sendings)
+        has_ids = any(sending.message.dedup_id is not None for sending in sendings)
         if has_ids:
             stored = _without_repeats(sendings)
             own = [*dict.fromkeys(stored)]
@@ -241,14 +240,14 @@ class Producer:
     ) -> list[Written]:
         """Appends an entry to each of these queues, and notes which queues failed."""
         now = self._runtime.now()
-        packed = [self._packed(queue, together, now) for queue, together in messages]
+        packed = [
+            (queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), together, now), together)
+            for queue, together in messages
+        ]
         appended = self._writer.append(topic, packed, may_leave)
         for (queue, _, _), (first, took_ms) in zip(packed, appended, strict=True):
             choice.note(queue, isinstance(first, StoreUnavailable), took_ms)
         return [Written(entry.id, first) for (_, entry, _), (first, _) in zip(packed, appended, strict=True)]
-
-    def _packed(self, queue: int, messages: Sequence[Message], now: int) -> Packed:
-        return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now), messages
 
     def _has_time(self) -> bool:
         now = self._runtime.uptime()
