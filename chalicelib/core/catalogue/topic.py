@@ -197,7 +197,7 @@ class Topic(TopicSettings):
         """The logs of the queues that consumers read."""
         return self.logs[: self.readers]
 
-    @property
+    @cached_property
     def readers(self) -> int:
         """How many queues consumers read: more than `queues` while some drain."""
         return self.scaling.readers if self.scaling else self.queues

@@ -127,7 +127,7 @@ class ReceiptBatch:
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
             return Standing.LOST
-        if self._is_closed(receipt):  # at once: else each asks all leases of the cursor
+        if self.closed and self._is_closed(receipt):  # at once: else each asks all leases of the cursor
             return Standing.ACKED
         if not self.names_more:
             return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
@@ -332,7 +332,7 @@ class ReceiptBatch:
         return lease.attempt if lease else receipt.attempt
 
     def unacked(self) -> list[Failure]:
-        return [] if self.is_done else self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
+        return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
 
     def unmoved(self) -> list[Failure]:
         return self._failures(lambda receipt: _named(receipt) in self.moved)

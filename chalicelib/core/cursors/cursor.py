@@ -172,7 +172,7 @@ class Cursor:
         noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
         return self if self.exists else noted
 
-    @property
+    @cached_property
     def consumer(self) -> str:
         """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of(self.key)

@@ -218,10 +218,10 @@ def parse_batch(
             errors.append((index, error))
     if errors:
         raise _first(errors)
-    total = sum(sending.message.body_bytes for sending in sendings)
+    total = sum(sending.message.body_bytes for sending in sendings) if len(sendings) > 1 else 0
     if total > BODY_BYTES_MAX:
         raise MessageTooLarge(f"the bodies of field 'messages' are {total} bytes in all; at most {BODY_BYTES_MAX} fit")
-    for sending in sendings if trace else ():
+    for sending in sendings if any(trace.values()) else ():
         sending.message = traced(sending.message, trace)
     return sendings
 

@@ -76,7 +76,8 @@ class QueueChoice:
         writers do not contend, and changes it if others write there too, if it fails, or if it is `full`. If all have
         failed, it uses the one whose isolation ends first, and a full one only if all are. While any of the queues that
         are `near` is open, it is one of them."""
-        queue, open_queues = self._current.get(near), _nearest(self.others(full), near)
+        queue, others = self._current.get(near), self.others(full)
+        open_queues = _nearest(others, near) if near else others
         stays = [queue] if queue is not None and queue in open_queues else []
         if stays and not self._is_crowded(logs[stays[0]]):
             return stays[0]
@@ -95,7 +96,7 @@ class QueueChoice:
 
     def hop(self, queues: Sequence[int], near: tuple[int, ...] = ()) -> int:
         """Continues with one of these, a near one if there is one."""
-        self._current[near] = self._runtime.choice(_nearest(queues, near))
+        self._current[near] = self._runtime.choice(_nearest(queues, near) if near else queues)
         return self._current[near]
 
     def note(self, queue: int, has_failed: bool, took_ms: int = 0) -> None:
@@ -121,4 +122,4 @@ class QueueChoice:
 
 def _nearest(queues: Sequence[int], near: Collection[int]) -> Sequence[int]:
     """Those of the queues that are near, or all if none is."""
-    return [queue for queue in queues if queue in near] or queues if near else queues
+    return [queue for queue in queues if queue in near] or queues
