@@ -29,7 +29,7 @@ class TokenRequest:
     """The token to make.
 
     name: A name for people. Several tokens may have the same.
-    rights: What the token allows.
+    rights: The rights of the token.
     expires_at_ms: When the token expires. It is listed for another day."""
 
     name: str = required(_NAME)
@@ -69,7 +69,7 @@ class Token(Answer):
     """A token, without its secrets.
 
     name: A name for people.
-    rights: What the token allows.
+    rights: The rights of the token.
     expires_at_ms: When the token expires. Null: never.
     created_at_ms: When the token was created.
     access_key_id: The id of its access key."""

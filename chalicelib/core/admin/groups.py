@@ -230,8 +230,8 @@ class Groups:
         self._agenda.note_ready(topic)  # a group that was paused, or had another filter, may have something to do
 
     def adopt_filter(self, topic: Topic, name: str, wanted: Filter) -> Group:
-        """Gives the group this filter if it has none. Of concurrent calls, one succeeds. Returns the current group.
-        Raises GroupNotFound."""
+        """Gives the group this filter if it has none. Only one of several concurrent calls succeeds. Returns the
+        current group. Raises GroupNotFound."""
         while True:
             current = self._catalogue.group(topic, name)
             if current.filter is not None:

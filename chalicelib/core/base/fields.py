@@ -243,7 +243,7 @@ def check(schema: Schema, value: Any, label: Label) -> Any:
 
 
 def _wanted(schema: Schema, value: Any) -> list[str]:
-    """The allowed values, for an error text; empty if the value is allowed. Of a list, it checks only the length."""
+    """The allowed values, for an error text; empty if the value is allowed. Checks only the length of a list."""
     if isinstance(schema, type):
         choices = getattr(schema, "RULES", {}).get("oneOf", [{"required": declarations(schema)}])
         return [f"{{{', '.join(map(shown, choice['required']))}}}" for choice in choices]
