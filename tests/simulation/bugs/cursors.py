@@ -13,8 +13,9 @@ from chalicelib.core.consuming.receipt_batch import LEASE_LOST, Failure
 from chalicelib.core.consuming.settle import Settler
 from chalicelib.core.cursors.lease import ACKED, CONFIRMED
 from chalicelib.core.store import Keys
+from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Append, Equals, SizeIs, Write
-from tests.history import attempts, leases, log, order, pops, purges, receipt_rules, settlements
+from tests.history import attempts, drains, leases, log, order, pops, purges, receipt_rules, settlements
 from tests.simulation import world
 from tests.simulation.bugs.lies import (
     CURSORS,
@@ -36,7 +37,7 @@ from tests.simulation.bugs.lies import (
 )
 from tests.simulation.bugs.registry import shown_by
 from tests.simulation.faulty_store import FaultyStore
-from tests.simulation.plans import CROWD, EMPTIED, HASTY, KEYED, MEDDLED, NAMED, RISEN, SIFTED, TORN, Plan
+from tests.simulation.plans import BROADCAST, CROWD, EMPTIED, HASTY, KEYED, MEDDLED, NAMED, RISEN, SIFTED, TORN, Plan
 
 DEADLINE, ATTEMPT, AGE = 2, 3, 4
 """Places in what is listed of a lease."""
@@ -118,6 +119,13 @@ def keyed_claims_over_acks_that_come_too_late() -> Plant:
 def ordered_claims_that_race() -> Plant:
     """Two claims of an ordered queue may both win, after looks that found it free."""
     return unguarded(claims, about("claims"))
+
+
+@shown_by(drains.no_message_is_lost, BROADCAST)
+def consumers_that_share_a_cursor() -> Plant:
+    """Two consumers of a broadcast group get each message once between them."""
+    true = keys.consumer
+    return patch.object(keys, "consumer", lambda name: true("ann" if name == "bob" else name))
 
 
 # -- settling ---------------------------------------------------------------------------------------------------------
