@@ -16,7 +16,7 @@ from chalicelib.core.base.runtime import system
 from chalicelib.core.store.dynamodb import boto, table, trying
 from chalicelib.core.store.dynamodb.requests import Requests
 from chalicelib.core.store.dynamodb.trouble import Trouble
-from local.unstartable import Unstartable
+from local import StartupError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -37,7 +37,7 @@ class _Unreachable(Exception):
 
 
 def open_dynamodb() -> str:
-    """Creates the table if it is missing. Returns a description of the store. Raises `Unstartable`."""
+    """Creates the table if it is missing. Returns a description of the store. Raises `StartupError`."""
     endpoint, name = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB"), wiring.settings.table
     if endpoint:
         _set_placeholders()
@@ -60,7 +60,7 @@ def _set_placeholders() -> None:
     try:
         credentials, region = session.get_credentials(), session.get_config_variable("region")
     except BotoCoreError as error:
-        raise Unstartable(f"the settings of AWS cannot be used: {error}") from error
+        raise StartupError(f"the settings of AWS cannot be used: {error}") from error
     if credentials is None:
         os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
     if region is None:
@@ -80,5 +80,5 @@ def _ready(client: DynamoDBClient, name: str) -> None:
         raise
 
 
-def _unusable(description: str, reason: BaseException) -> Unstartable:
-    return Unstartable(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")
+def _unusable(description: str, reason: BaseException) -> StartupError:
+    return StartupError(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")

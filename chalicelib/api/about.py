@@ -23,10 +23,10 @@ ABOUT = Family("About", __doc__)
 class Health(Answer):
     """The service works.
 
-    status: `ok`: the service answers, and so does its store. `full`: it does, but only what makes room is carried out,
-      since the disk of a local server is full.
-    version: The release that answers.
-    commit: The commit that it was packaged from, with `-dirty` behind it if files of that were changed."""
+    status: `ok`: the service and its store respond. `full`: they respond, but the disk of a local server is full, so it
+        accepts only requests that free space.
+    version: The release that is running.
+    commit: The commit that the release was packaged from, followed by `-dirty` if files had changed since."""
 
     status = string(enum=["ok", "full"])
     version = string(examples=[VERSION])
@@ -37,7 +37,7 @@ class Health(Answer):
 def get_health(service: Service) -> Json:
     """Check that the service works.
 
-    Reads from the store too."""
+    The check includes a read from the store."""
     service.admin.topics.names(1, None)
     status = "full" if service.env.store.is_full else "ok"
     return {"status": status, "version": VERSION} | ({"commit": COMMIT} if COMMIT else {})
@@ -54,8 +54,8 @@ class Metrics(Text):
 def get_metrics(service: Service) -> str:
     """Get metrics for Prometheus.
 
-    The backlog of each group, up to {BACKLOG_GROUPS_MAX} groups, as it was at most a minute ago. And what this instance
-    has counted since it started: other instances count for themselves, and the label `process` tells them apart."""
+    Contains the backlog of up to {BACKLOG_GROUPS_MAX} groups, at most a minute old, and the counters of this instance
+    since it started. Each instance counts for itself; the label `process` tells them apart."""
     from chalicelib.core.telemetry import exposition  # which imports the client of Prometheus
 
     at_ms, known, is_whole = service.admin.backlogs.read()
@@ -91,5 +91,5 @@ class Document(Answer):
 def get_openapi() -> Json:
     """Get this document.
 
-    Needs no store, but a token does."""
-    raise NotImplementedError("the protocol that it describes answers it")
+    The document itself needs no store; checking a token does."""
+    raise NotImplementedError("each door returns its own document")

@@ -28,8 +28,7 @@ from chalicelib.core.upkeep import rounds
 from chalicelib.core.upkeep import sweeps as upkeep
 from chalicelib.doors.sqs.registry import moves_of, queues_of
 from chalicelib.push.outside import Answer
-from infra.merging import load, merged
-from infra.stage import PARTS
+from infra.templates import PARTS, load, merged
 from tests.http import test_on_every_store as on_every_store
 from tests.sqs.client import queue
 from tests.support import moto_aws

@@ -156,9 +156,8 @@ def test_every_message_is_delivered_once_in_order(opened: Opened) -> None:
     assert opened.group("bodies", "reader").totals() == (0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("store", ["folder"], indirect=True)  # there is no bucket beside the emulator
 def test_a_body_in_s3_is_delivered(opened: Opened) -> None:
-    if not opened.client.store.keeps_blobs:
-        pytest.skip("there is no bucket beside the emulator")
     recorded = opened.kept("blob")["messages"]
     assert with_fields_of(recorded, opened.group("blob", "reader").drained()) == recorded
 

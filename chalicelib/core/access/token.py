@@ -1,9 +1,8 @@
 """A token: its text, its item, and the writes that make, rotate and delete it.
 
 The text is `dct_<id>_<secret>`. The item holds a hash of the secret, never the secret itself; secrets are random, and
-long enough that a plain hash cannot be reversed. After a rotation the older secrets stay valid for some time, and each
-of the token's secrets has a *generation*, counted from 1. With each goes a *secret access key*, for clients that sign
-their requests.
+long enough that a plain hash cannot be reversed. After a rotation the older secrets stay valid for some time. Each
+secret has a *generation*, counted from 1, and a *secret access key*, for clients that sign their requests.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _TEXT = re.compile(r"dct_([A-Z2-7]{16})_([A-Za-z0-9_-]{43})")
 ID_PATTERN = "[A-Z2-7]{16}"
 
 _ACCESS_KEY_PREFIX = "DCTK"
-"""Begins access key ids, which are 20 capitals and digits, as clients of AWS expect."""
+"""The prefix of access key ids, which are 20 capitals and digits, as AWS clients expect."""
 _ACCESS_KEY_CHARS = 40
-"""As AWS's own have: clients may check it."""
+"""The length of AWS's own, which clients may check."""
 
 
 class Secret(NamedTuple):
-    """`until_ms`: of one that was replaced, until when it is valid; 0: it is the newest."""
+    """`until_ms`: when a replaced secret expires; 0: it is the newest."""
 
     generation: int
     digest: bytes
@@ -85,13 +84,13 @@ class Token:
         return self.secrets[-1].generation
 
     def is_proved_by(self, secret: str, now: int) -> bool:
-        """Compares with every secret, so that the time tells nothing."""
+        """Compares with every secret, so that the time reveals nothing."""
         digest = _digest(secret)
         valid = [hmac.compare_digest(digest, own.digest) and own.is_valid(now) for own in self.secrets]
         return any(valid) and not self.is_expired(now)
 
     def has_signed(self, fits: Callable[[str], bool], signing_keys: Iterable[bytes], now: int) -> bool:
-        """Whether one of its valid secret access keys fits a signature. Tries all, so that the time tells nothing."""
+        """Whether one of its valid secret access keys fits a signature. Tries all, so that the time reveals nothing."""
         fitting = [
             fits(secret_access_key(self.id, own.generation, key)) and own.is_valid(now)
             for key in signing_keys
@@ -124,8 +123,8 @@ def id_of_access_key(text: str) -> str | None:
 
 
 def secret_access_key(token_id: str, generation: int, signing_key: bytes) -> str:
-    """The secret with which clients sign their requests. Who checks a signature needs the secret itself, so a hash of
-    it would not do; it is derived from the service's key instead, and the item holds nothing of it."""
+    """The secret with which clients sign their requests. Verifying a signature needs the secret itself, not a hash, so
+    it is derived from the service's key, and the item does not hold it."""
     secret = derived(signing_key, b"access-key", f"{token_id}\0{generation}".encode())
     return base64url.encoded(secret)[:_ACCESS_KEY_CHARS]
 
@@ -143,8 +142,8 @@ def first(secret: str) -> tuple[Secret, ...]:
 
 
 def rotated(token: Token, secret: str, now: int, old_valid_ms: int) -> tuple[Secret, ...]:
-    """The secrets once this one is the newest: the older ones are valid for so long at most, and those that are not
-    any more are dropped."""
+    """The secrets with this one as the newest. Older ones stay valid for at most this long; expired ones are
+    dropped."""
     until_ms = now + old_valid_ms
     older = [own._replace(until_ms=min(own.until_ms or until_ms, until_ms)) for own in token.secrets]
     return (*(own for own in older if own.is_valid(now)), Secret(token.generation + 1, _digest(secret)))
@@ -173,7 +172,7 @@ def make(token: Token) -> Write:
 
 
 def rotate(token: Token, secrets: tuple[Secret, ...]) -> Write:
-    """Replaces the secrets, if they are still those that were read."""
+    """Replaces the secrets, if they are unchanged since they were read."""
     stored = _stored(secrets)
     return Write(
         keys.token(token.id),
@@ -184,7 +183,7 @@ def rotate(token: Token, secrets: tuple[Secret, ...]) -> Write:
 
 
 def remove(token_id: str) -> Write:
-    """An id is never used again, so this deletes nothing else, however late."""
+    """An id is never used again, so even a late repeat deletes nothing else."""
     return Write(keys.token(token_id), (), (RemoveItem(),))
 
 

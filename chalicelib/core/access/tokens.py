@@ -1,4 +1,4 @@
-"""The tokens of the service: made, listed, rotated and deleted."""
+"""Makes, lists, rotates and deletes tokens."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from chalicelib.core.table.writes import Refused
 
 
 class Tokens:
-    """`signing_key`: makes secret access keys; None: there are none. `changed`: told the id of each token that this
-    instance has changed."""
+    """`signing_key`: derives secret access keys; None: there are none. `changed`: called with the id of each token that
+    this instance changes."""
 
     def __init__(self, env: Env, signing_key: SigningKey | None, changed: Callable[[str], None]) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._key, self._changed = signing_key, changed
 
     def make(self, name: str, rights: list[Right], expires_at_ms: int | None = None) -> dict[str, Any]:
-        """What the holder gets to see this once. Raises InvalidField for an end that has passed."""
+        """Makes a token. Returns its secrets, shown only once. Raises InvalidField if it would already have expired."""
         now = self._runtime.now()
         if expires_at_ms is not None and expires_at_ms <= now:
             raise InvalidField(f"field 'expires_at_ms' must be in the future, after {now}; it is {expires_at_ms}")
@@ -43,7 +43,7 @@ class Tokens:
         return [Token.of(item) for item in items], rest
 
     def get(self, token_id: str) -> Token:
-        """Read again. Raises TokenNotFound."""
+        """The token, read again. Raises TokenNotFound."""
         is_possible = re.fullmatch(ID_PATTERN, token_id)
         items = self._store.read([Keys([keys.token(token_id)], strong=True)])[0] if is_possible else []
         if not items:
@@ -57,7 +57,7 @@ class Tokens:
         self._changed(token_id)
 
     def rotate(self, token_id: str, old_valid_ms: int) -> dict[str, Any]:
-        """Gives the token a new secret; older ones are valid for so long at most. Raises TokenNotFound, and
+        """Gives the token a new secret; older ones stay valid for at most this long. Raises TokenNotFound, and
         InvalidField if too many are still valid."""
         secret = new_secret(self._runtime)
         while True:
@@ -65,7 +65,7 @@ class Tokens:
             secrets = rotated(token, secret, self._runtime.now(), old_valid_ms)
             if len(secrets) > TOKEN_SECRETS_MAX:
                 raise InvalidField(
-                    f"token '{token_id}' has {TOKEN_SECRETS_MAX} secrets that are valid, the most; a smaller"
+                    f"token '{token_id}' has {TOKEN_SECRETS_MAX} valid secrets, the maximum; a smaller"
                     " 'old_valid_ms' ends older ones"
                 )
             try:

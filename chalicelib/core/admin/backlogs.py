@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 LOOK_EVERY_MS = MINUTE_MS
 LOOK_MS = 5 * SECOND_MS
-"""How long one look may take: it reads no further page after that."""
+"""How long one look may take: after that it reads no further page."""
 
 _log = logging.getLogger("decant")
 
@@ -39,8 +39,8 @@ class Backlogs:
         self._is_whole = True
 
     def read(self) -> tuple[int, list[tuple[Topic, GroupDetails]], bool]:
-        """When they were read; the groups by topic and name; and whether these are all. That is at most a minute ago,
-        unless the looks since then have failed: then these are not called all. 0: none has succeeded yet."""
+        """When the backlogs were read, the groups by topic and name, and whether these are all groups. They are at most
+        a minute old unless later looks have failed; then the third value is False. 0: no look has succeeded yet."""
         with self._lock:  # others wait for the look that is under way
             now = self._runtime.uptime()
             if self._looked_at_ms is None or now - self._looked_at_ms >= LOOK_EVERY_MS:
@@ -68,7 +68,7 @@ class Backlogs:
                 yield topic, group
 
     def _each(self, page: Callable[[str | None], tuple[Sequence[T], str | None]], until_ms: int) -> Iterator[T]:
-        """The items of all pages, each read when it is needed. Raises _Cut."""
+        """The items of all pages, read one page at a time. Raises _Cut."""
         token, is_last = None, False
         while not is_last:
             if self._runtime.uptime() > until_ms:

@@ -65,7 +65,7 @@ class StoredGroup:
 
     @cached_property
     def stored_cursors(self) -> list[Cursor]:
-        """All that exist, also those in queues that are no longer read."""
+        """All cursors that exist, including those in queues that consumers no longer read."""
         return standing_cursors_of(self.group, self.items)
 
     @cached_property
@@ -123,24 +123,26 @@ class Groups:
         return made
 
     def _demand_dead_topic(self, topic: Topic, given: Mapping[str, Any]) -> None:
-        """Raises InvalidField for a topic that dead messages cannot move to, and Forbidden for one to which the caller
-        may not send."""
+        """Raises InvalidField if dead messages cannot move to the topic, and Forbidden if the caller may not send to
+        it."""
         name = given["dead_letters"].topic if given.get("dead_letters") else None
         if name == topic.name:
             raise InvalidField(f"field 'dead_letters.topic' must be another topic than the group's own, {quoted(name)}")
         if name is not None:
             if not may(Need("produce", name)):
                 raise Forbidden(
-                    f"the token has no right to 'produce' for topic {quoted(name)}, to let messages move there"
+                    f"the token has no right to 'produce' for topic {quoted(name)} in field 'dead_letters.topic'"
                 )
             try:
                 self._catalogue.current_topic(name)
             except TopicNotFound:
-                raise InvalidField(f"field 'dead_letters.topic' names no topic; it is {shown(name)}") from None
+                raise InvalidField(
+                    f"field 'dead_letters.topic' must name an existing topic; it is {shown(name)}"
+                ) from None
 
     def _tell_sweeps(self, topic: Topic, given: Mapping[str, Any]) -> None:
-        """Makes the appointments that the new settings need, and lets sends to the topic make them, before there is a
-        group that needs them. Raises TopicNotFound."""
+        """Makes the appointments that the new settings need, and has sends to the topic make them, before a group needs
+        them. Raises TopicNotFound."""
         if given.get("push") and given["push"].given:
             self._agenda.appoint(PUSH, topic.name, ALWAYS_MS)
             if not topic.pushes:
@@ -152,8 +154,8 @@ class Groups:
         self._agenda.note_ready(topic)  # a group that was paused, or had another filter, may have something to do
 
     def adopt_filter(self, topic: Topic, name: str, wanted: Filter) -> Group:
-        """Gives the group this filter if it has none: of several that are wanted at once, one. Returns the group as it
-        is then. Raises GroupNotFound."""
+        """Gives the group this filter if it has none. Of concurrent calls, one succeeds. Returns the current group.
+        Raises GroupNotFound."""
         while True:
             current = self._catalogue.group(topic, name)
             if current.filter is not None:
@@ -172,7 +174,7 @@ class Groups:
         return self._details(topic, groups), rest
 
     def delete(self, topic: Topic, name: str) -> None:
-        """Deletes the group, and then its cursors and dead letters, which are unreachable by then."""
+        """Deletes the group, then its cursors and dead letters, which are then unreachable."""
         deleted = self._catalogue.group(topic, name)
         with suppress(Refused):  # another caller was faster
             self._store.write_together(group.remove(deleted))
@@ -193,12 +195,12 @@ class Groups:
         return self.details(topic, name)
 
     def _purge(self, name: str, topic: Topic) -> GroupDetails:
-        """Moves the group to the ends, and lets nothing come that was sent before and waits. `topic`: as read now.
+        """Moves the group to the ends, and excludes messages that were sent before and wait. `topic`: read just now.
 
-        Messages that wait carry the time of their sender's clock, which may be `CLOCKS_APART_MS` ahead, or behind. The
-        purge therefore counts for what was sent until so much later, and returns when every clock is past that. So it
-        covers all that was sent before it began, and nothing that is sent after it returned. Where nothing waits, it
-        counts for what was sent until so long ago that it need not wait."""
+        Waiting messages carry the time of their sender's clock, which may be `CLOCKS_APART_MS` ahead or behind. The
+        purge therefore covers messages sent up to this much later, and returns when every clock has passed that
+        instant. So it covers every message sent before it began, and none sent after it returned. If no message waits,
+        it covers messages sent up to this much earlier, and need not wait."""
         lead_ms = CLOCKS_APART_MS if topic.delays else -CLOCKS_APART_MS - 1
 
         def purge(current: Group) -> Write:
@@ -221,8 +223,8 @@ class Groups:
                 return Group.of(topic.id, name, self._store.write(change(current)))
 
     def _keep_draining(self, topic: Topic) -> None:
-        """Call it after a group has got something to do in the queues of this topic. A queue that was about to leave,
-        since all groups had settled it, then stays; one that has left since the topic was read is read again."""
+        """Call it after a group has got unsettled messages in the queues of this topic. A settled queue that was about
+        to leave then stays, and one that has left since the topic was read is read again."""
         is_kept = not topic.draining
         while not is_kept and (current := self._catalogue.current_topic(topic.name)).id == topic.id:
             self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
@@ -277,7 +279,7 @@ class Groups:
         ]
 
     def _ripe(self, topic: Topic, now: int, delay_ms: int) -> list[int]:
-        """The offset in each queue up to which this `delay_ms` holds no message back."""
+        """For each queue, the offset from which on this `delay_ms` holds messages back."""
         return self._log_offsets.offsets_at(topic, now - delay_ms + 1) if delay_ms else []
 
     def _with_oldest(self, topic: Topic, groups: Sequence[list[QueueProgress]]) -> list[list[QueueProgress]]:

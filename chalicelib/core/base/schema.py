@@ -1,7 +1,8 @@
-"""Writes JSON Schemas (2020-12), which the OpenAPI document shows as they are. A type in place of one is nested.
+"""Writes JSON Schemas (2020-12), which the OpenAPI document shows as they are. A type in place of a schema is a nested
+object.
 
-JSON Schema counts characters, not bytes: where the contract limits bytes, `maxLength` is the loosest bound, the text
-has the true one, and the field's own `parse` checks it.
+JSON Schema counts characters, not bytes: where the contract limits bytes, `maxLength` is the loosest bound, the
+description has the true limit, and the field's own `parse` checks it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Signing keys in a text that is kept elsewhere, one on each line, the newest first, so that one can be replaced while
-what it signed is still shown.
-
-All of them are accepted; the newest signs. Each instance reads the text again every `REREAD_MS`. A newer key signs only
-when the text has been as it is for `HEARD_MS`: by then every instance accepts it.
+"""Signing keys from a text stored elsewhere, one on each line, the newest first, so that a key can be replaced while
+texts that it signed are in use. All keys are accepted; the newest signs. Each instance reads the text again every
+`REREAD_MS`. A new key signs only once the text has not changed for `HEARD_MS`: by then every instance accepts the key.
 """
 
 from __future__ import annotations
@@ -20,17 +18,17 @@ KEY_CHARS_MIN = 16
 
 REREAD_MS = 5 * MINUTE_MS
 HEARD_MS = 10 * MINUTE_MS
-"""Twice as long: the clocks of instances and of the place where the text is kept differ."""
+"""Twice `REREAD_MS`, since the clocks of instances and of the text's store differ."""
 RETRY_MS = 30 * SECOND_MS
-"""How long an instance goes on with the keys that it knows after it could not read the text."""
+"""How long an instance keeps using its known keys after it failed to read the text."""
 FAILED_MS = SECOND_MS
-"""How long an instance that knows none fails without reading the text again: who waited for that read, and others."""
+"""How long an instance without keys fails all callers before it reads the text again."""
 
 _log = logging.getLogger("decant")
 
 
 class _Known(NamedTuple):
-    """`keys`: the newest first. `changed_at_ms`: when the text was changed last. `until_ms`: when to read it again, by
+    """`keys`: the newest first. `changed_at_ms`: when the text last changed. `until_ms`: when to read it again, by
     `Runtime.uptime`."""
 
     keys: Sequence[bytes]
@@ -39,8 +37,8 @@ class _Known(NamedTuple):
 
 
 class ConfiguredKeys:
-    """`name`: of the setting, for error texts. `read`: the text, and when it was changed last, in ms since the epoch;
-    it raises StoreUnavailable."""
+    """`name`: of the setting, for error texts. `read`: returns the text, and when it last changed, in ms since the
+    epoch; raises StoreUnavailable."""
 
     def __init__(self, name: str, read: Callable[[], tuple[str, int]], runtime: Runtime) -> None:
         self._name, self._read, self._runtime = name, read, runtime
@@ -50,7 +48,7 @@ class ConfiguredKeys:
         """Why the first read failed, and when to read again, by `Runtime.uptime`."""
 
     def __call__(self) -> Sequence[bytes]:
-        """The keys, the one that signs first. Raises StoreUnavailable, and ValueError for a text that holds none."""
+        """The keys; the first one signs. Raises StoreUnavailable, and ValueError for a text without keys."""
         known = self._known
         if known is None or self._runtime.uptime() >= known.until_ms:
             known = self._refreshed(known)
@@ -59,7 +57,7 @@ class ConfiguredKeys:
         return known.keys if is_heard or not older else [older[0], newest, *older[1:]]
 
     def _refreshed(self, before: _Known | None) -> _Known:
-        """One thread reads them; others wait for that."""
+        """One thread reads the keys; others wait for it."""
         with self._lock:
             known = self._known
             if known is None or known is before:

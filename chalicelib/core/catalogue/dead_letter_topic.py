@@ -40,7 +40,7 @@ DEAD_LETTERS = nullable(
 
 
 class DeadLetterTopic(AsGiven):
-    """`given`: the fields that are set, by their names; empty: the group has letters."""
+    """`given`: the fields that are set, by name; empty: the group keeps dead letters."""
 
     @property
     def topic(self) -> str | None:

@@ -1,7 +1,6 @@
-"""Limits the messages a second of a group: windows of about a second, each with a number of permits.
+"""Limits a group's messages a second: windows of about a second, each with a number of permits.
 
-One item counts the windows of a group. Taking permits in a window needs no compare-and-swap; starting the next window
-does.
+One item holds the current window of a group. Taking permits needs no compare-and-swap; starting the next window does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How many queues of a topic are read and written while that number changes.
+"""The numbers of queues that a topic reads and writes while `queues` changes.
 
-Readers come first: a change makes all instances read the new queues at once, while new messages go there only from an
-instant on that is far enough ahead for every instance to have heard of it. When the number falls, writers leave first,
-and a queue leaves the readers when nothing in it is left to do (`admin.draining`)."""
+Readers come first: instances read new queues at once, but write to them only from an instant by which every instance
+knows the change. When the number falls, writers leave first, and readers leave a queue once it is settled
+(`admin.draining`)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CHANGES_MAX = 50
 
 class Scaling(NamedTuple):
     """`readers`: how many queues are read. `most`: the most queues that the topic ever had; those that have left keep
-    their logs. `placements`: pairs of an instant and a number of queues; from then on, by the writer's clock, new
-    messages are placed among so many."""
+    their logs. `placements`: pairs of an instant and a number of queues; from that instant on, by its own clock, a
+    producer uses that many queues."""
 
     readers: int
     most: int
@@ -29,7 +29,7 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, queues: int, attributes: Mapping[str, Any]) -> Scaling:
-        """Of a topic's item, which has none of these until its first change."""
+        """From a topic's item, which has none of these attributes before the first change."""
         placements = attributes.get("placements", ((0, queues),))
         placed = tuple((from_ms, count) for from_ms, count in placements)
         return cls(attributes.get("readers", queues), attributes.get("most", queues), placed)
@@ -38,16 +38,16 @@ class Scaling(NamedTuple):
         return {"readers": self.readers, "most": self.most, "placements": [list(placed) for placed in self.placements]}
 
     def writers(self, now: int) -> int:
-        """Among how many queues a message is placed now."""
+        """How many queues producers use now."""
         counts = [count for from_ms, count in self.placements if from_ms <= now] or [self.placements[0][1]]
         return min(counts[-1], self.readers)
 
     def unwritten_since(self, queue: int) -> int:
-        """Since when, by the writers' clocks, no message is placed in a queue that drains."""
+        """Since when, by the producers' clocks, no message goes to a draining queue."""
         return min(from_ms for from_ms, _ in takewhile(lambda placed: placed[1] <= queue, reversed(self.placements)))
 
     def resized(self, queues: int, now: int) -> Scaling:
-        """After a change to this number of queues, decided now."""
+        """The scaling after a change to this number of queues, decided now."""
         from_ms = max(now + HEARD_MS, self.placements[-1][0] + 1)
         placements = (*self.placements, (from_ms, queues))
         ends = [*(from_ms for from_ms, _ in placements[1:]), from_ms + 1]
@@ -55,5 +55,5 @@ class Scaling(NamedTuple):
         return Scaling(max(self.readers, queues), max(self.most, queues), kept)
 
     def reading(self, readers: int) -> Scaling:
-        """The same with so many queues read."""
+        """The same with this many queues read."""
         return self._replace(readers=readers)

@@ -1,4 +1,4 @@
-"""The key with which the service signs texts that clients give back, receipts and correlation ids, and how it does so.
+"""The service's signing key, and the signatures of the texts that clients return: receipts and correlation ids.
 
 A signed text is its content and 16 bytes of keyed BLAKE2b (RFC 7693), in URL-safe base64: a pop signs up to a hundred,
 and an HMAC takes four times as long. Each kind of text has a domain, from which its key is derived: a text of one kind
@@ -27,12 +27,12 @@ _DERIVED_KEPT_MAX = 64
 
 
 Configured = bytes | Callable[[], Sequence[bytes]] | None
-"""One key, or what gives all of them, the one that signs first; None: the key is kept in the table."""
+"""One key, or a function that returns all keys, the signing one first. None: the key is stored in the table."""
 
 
 class SigningKey:
-    """All instances share one key: a configured one, or one made once and kept in the table. Of several that are
-    configured the first signs, and all are accepted.
+    """All instances share one key: a configured one, or one made once and stored in the table. If several are
+    configured, the first signs, and all are accepted.
 
     An instance caches the kept key by topic id. If the table is deleted and made again while the instance runs, the new
     table has another key; since its topics have new ids, texts about them are signed with that key.
@@ -46,7 +46,7 @@ class SigningKey:
 
     @property
     def is_kept_elsewhere(self) -> bool:
-        """Whether keys can be replaced one by one, and the table has none."""
+        """Whether the keys are stored outside the table, where they can be replaced one by one."""
         return callable(self._given)
 
     def of(self, topic_id: str) -> bytes:
@@ -77,12 +77,12 @@ class SigningKey:
 
 
 def name_of(key: bytes) -> bytes:
-    """Tells a key from others, and tells nothing else of it."""
+    """A name that identifies a key and reveals nothing else about it."""
     return derived(key, b"name", b"")[:_NAME_BYTES]
 
 
 def derived(key: bytes, domain: bytes, content: bytes) -> bytes:
-    """A secret of 32 bytes that follows from the key, so that it need not be stored."""
+    """A secret of 32 bytes, derived from the key so that it need not be stored."""
     return hmac.digest(key, domain + b"\0" + content, hashlib.sha256)
 
 
@@ -91,7 +91,7 @@ def signed(domain: bytes, content: bytes, key: bytes) -> str:
 
 
 def content_of(text: str) -> bytes:
-    """What a signed text says, before its signature is checked; of any other text, anything."""
+    """The content of a signed text, with its signature unchecked. Arbitrary for any other text."""
     return (base64url.decoded(text) or b"")[:-_SIGNATURE_BYTES]
 
 
@@ -120,5 +120,5 @@ def _keyed(domain: bytes, key: bytes) -> hashlib.blake2b:
 
 
 def _former_signature(domain: bytes, content: bytes, key: bytes) -> bytes:
-    """As instances sign that this release replaces: what they gave out is accepted while leases and requests last."""
+    """The signature of the previous release, whose texts are accepted while leases and requests last."""
     return derived(key, domain, content)[:_SIGNATURE_BYTES]

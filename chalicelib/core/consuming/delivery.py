@@ -68,13 +68,14 @@ class Deliverer:
 
         Raises StoreUnavailable if none can be read, and TopicNotFound."""
         leases = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
-        taken_at_ms = 0 if view.ask.attempt_id else self._runtime.now()
+        began_at_ms = self._runtime.now()
+        taken_at_ms = 0 if view.ask.attempt_id else began_at_ms
         receipts: dict[int, str] = {}
         for lease in claimed.leases:
             receipts |= self._receipts_of(view, lease, taken_at_ms)
         unread: set[int] = set()
         try:
-            with deadline.part_until(self._half_time(claimed)):
+            with deadline.part_until(self._half_time(claimed, began_at_ms)):
                 stored = self._stored(view, claimed.segments, leases)
         except StoreUnavailable:
             stored = self._one_by_one(view, claimed, leases)
@@ -115,9 +116,9 @@ class Deliverer:
             if message.message.key is None or message.offset < first.get(message.message.key, message.offset + 1)
         ]
 
-    def _half_time(self, claimed: Claimed) -> int:
+    def _half_time(self, claimed: Claimed, now: int) -> int:
         """The deadline for reading the messages: an expired lease cannot be given back."""
-        left_ms = min((lease.deadline for lease in claimed.leases), default=0) - self._runtime.now()
+        left_ms = min((lease.deadline for lease in claimed.leases), default=0) - now
         return self._runtime.uptime() + max(left_ms // 2, HOP_MS_MIN)
 
     def _stored(self, view: QueueView, segments: Sequence[Segment], offsets: Collection[int]) -> list[Stored]:

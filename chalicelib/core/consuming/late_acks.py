@@ -37,10 +37,14 @@ def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) 
     is more to settle, or to look for. Raises CursorFull: no room for a page."""
     asked = []
     for batch in batches:
+        if batch.settle_by != BY_MESSAGE or not batch.cursor.pages:
+            continue
         last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
         near = [page for page in batch.cursor.pages.values() if page.low <= last and page.id not in batch.searched]
-        if near and batch.settle_by == BY_MESSAGE:
+        if near:
             asked.append((batch, near))
+    if not asked:
+        return False
     answers = retries.read([(batch.cursor, near) for batch, near in asked])
     for (batch, near), pages in zip(asked, answers, strict=True):
         batch.searched |= {page.id for page in near}
@@ -53,7 +57,7 @@ def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) 
                 if after and page.id in after.pages:
                     raise CursorFull(after.queue)
                 batch.learn(after)
-    return bool(asked)
+    return True
 
 
 def _is_open(batch: ReceiptBatch, before: Cursor, judged: Set[Key], seen: Set[str]) -> bool:

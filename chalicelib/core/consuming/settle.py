@@ -18,6 +18,7 @@ from chalicelib.core.consuming import late_acks
 from chalicelib.core.consuming.events import Events
 from chalicelib.core.consuming.receipt_batch import NOTHING, RECEIPT_INVALID, Failure, Owed, Plan, ReceiptBatch, Seen
 from chalicelib.core.consuming.request import LEASE_END
+from chalicelib.core.consuming.waiters import Waiters
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, read_again
 from chalicelib.core.cursors.cursor_writes import write
@@ -50,9 +51,10 @@ class Extended(Answer):
 
 
 class Settler:
-    def __init__(self, env: Env, cursors: Cursors, burial: Burial) -> None:
+    def __init__(self, env: Env, cursors: Cursors, burial: Burial, waiters: Waiters) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._agenda, self._burial = env.catalogue, env.agenda, burial
+        self._waiters = waiters
         self._receipts, self._cache, self._retries = cursors.receipts, cursors.cache, cursors.retries
         self.events = Events(env)
 
@@ -61,14 +63,22 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
         failed += self.acknowledge(topic, group_name, batches)
         self.events.settled("acked", topic, group_name, batches, failed)
+        self.freed(topic, group_name)
         return failed
 
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
-        late = [batch for batch in batches if batch.perhaps_lost()]
-        late_acks.resolve(self._store, self._retries, late)
-        self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
+        if late := [batch for batch in batches if batch.perhaps_lost()]:
+            late_acks.resolve(self._store, self._retries, late)
+            self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
         return [failure for batch in batches for failure in batch.unacked()]
+
+    def freed(self, topic: Topic, group_name: str) -> None:
+        """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which
+        have read the group."""
+        known = self._catalogue.seen_group(topic, group_name)
+        if known and known.ordered:
+            self._waiters.freed(topic.id, group_name)
 
     def nack(
         self, topic: Topic, group_name: str, texts: Sequence[str], delay_ms: int | None, reason: str
@@ -136,6 +146,7 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
         failed += self.give_up(topic, group, batches, reason)
         self.events.settled("buried", topic, group_name, batches, failed, reason=reason)
+        self.freed(topic, group_name)
         return failed
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
@@ -235,7 +246,9 @@ class Settler:
 
         Raises GroupNotFound if a cursor is missing because the group is."""
         self._write_all(topic, group_name, batches, planner)
-        while late_acks.bring_back(self._store, self._retries, batches):
+        while any(batch.cursor.pages for batch in batches):
+            if not late_acks.bring_back(self._store, self._retries, batches):
+                break
             self._write_all(topic, group_name, batches, planner)
         if missing := [batch for batch in batches if batch.is_missing]:
             self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
@@ -253,11 +266,12 @@ class Settler:
     ) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
-            for batch in batches:
+            left = [batch for batch in batches if not (batch.is_done or batch.is_missing)]
+            for batch in left:
                 batch.now = self._runtime.now()
                 if batch.needs_rule:
                     batch.settle_by = self._rule(topic, group_name, batch.group_id)
-            planned = [(batch, planner(batch)) for batch in batches if not batch.is_missing]
+            planned = [(batch, planner(batch)) for batch in left]
             assumed = [batch for batch, plan in planned if not plan.change and not batch.is_seen]
             if not assumed:
                 return [(batch, plan) for batch, plan in planned if plan.change]

@@ -1,5 +1,4 @@
-"""Moves messages that used up their attempts to the dead letters of their group, or to the topic that it has for
-them."""
+"""Moves messages that used up their attempts to the dead letters of their group, or to its topic for dead messages."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from chalicelib.core.base.limits import TAKEOVERS_MAX
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.cursors.cursor import Cursor, read_again
-from chalicelib.core.cursors.cursor_writes import buried, write
+from chalicelib.core.cursors.cursor_writes import bury, write
 from chalicelib.core.cursors.lease import Lease
 from chalicelib.core.dead_letters import dead_letter
 from chalicelib.core.dead_letters.dead_letter import DeadLetter
@@ -29,7 +28,7 @@ class Burial:
         self._store, self._runtime, self._mover = env.store, env.runtime, mover
 
     def can_bury(self, group: Group) -> bool:
-        """False: the topic for the group's dead messages does not exist. They then live on."""
+        """False: the topic for the group's dead messages does not exist, so the group delivers them again."""
         return group.dead_topic is None or self._mover.target(group) is not None
 
     def bury_exhausted(
@@ -52,10 +51,9 @@ class Burial:
     def bury(
         self, group: Group, cursor: Cursor, exhausted: Sequence[tuple[Lease, Sequence[int]]], reason: str
     ) -> tuple[Cursor | None, list[tuple[Lease, list[int]]]]:
-        """Buries these messages of these leases, as many as one transaction holds: none is ever both dead and alive.
-
-        Returns the cursor after that (None: there is none), and the buried messages (none: a lease had changed, or
-        `can_bury` has)."""
+        """Buries these messages of these leases, as many as one transaction holds, so that none is ever both dead and
+        alive. Returns the cursor after that (None: there is none), and the buried messages (none: a lease or `can_bury`
+        had changed)."""
         chosen = together(exhausted)
         if group.dead_topic is None:
             chosen = self._with_letters(group, cursor, chosen, reason)
@@ -75,14 +73,14 @@ class Burial:
         there = self._there(cursor, letters)
         puts = [dead_letter.put(letter, letter.key in there) for letter in letters]
         try:
-            self._store.write_together([write(cursor, buried(chosen, len(letters) - len(there))), *puts])
+            self._store.write_together([write(cursor, bury(chosen, len(letters) - len(there))), *puts])
         except Refused:
             return []
         return chosen
 
     def _there(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> set[Key]:
-        """The places that have a letter already. Before the first reset there is none: a dying message is owed by a
-        lease until then, and a redrive removes the letter."""
+        """The places that already have a letter. Before the first reset there is none: a lease owes a message until it
+        dies, and a redrive removes the letter."""
         if cursor.epoch == 0:
             return set()
         items = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]

@@ -20,12 +20,13 @@ _ATTRIBUTES = ("epoch", "attempts", "reason", "dead_at_ms")
 
 @record
 class DeadLetter(Answer):
-    """`consumer`: in a broadcast group the hash of the one that gave it up, else empty. `epoch`: of the cursor when it
-    became one. A message dies once in an epoch, unless it is redriven.
+    """`consumer`: in a broadcast group, the hash of the consumer that gave the message up, else empty. `epoch`: the
+    cursor's epoch at that time. A message becomes a dead letter once in an epoch, unless it is redriven.
 
-    attempts: How often it was delivered since the last redrive; 0 if it was buried by a receipt from before that.
-    reason: The reason given by the last nack or the bury, or that the lease expired or the message was lost.
-    dead_at_ms: When it was given up."""
+    attempts: How often the message was delivered since the last redrive. 0: a receipt from before the redrive buried
+        it.
+    reason: The reason of the last nack or the bury, or that the lease expired or the message was lost.
+    dead_at_ms: When the message became a dead letter."""
 
     key: Key
     queue: int
@@ -56,7 +57,7 @@ class RedriveResult(Answer):
     """The outcome of a redrive.
 
     redriven: How many messages left the dead letters.
-    remaining: How many of the group's messages are still in the dead letters."""
+    remaining: How many dead letters the group still has."""
 
     redriven: int = required(integer(examples=[1]))
     remaining: int = required(integer())

@@ -1,4 +1,4 @@
-"""Move tasks: bring the messages of a dead-letter queue back to where they are from, or elsewhere."""
+"""Move tasks: bring the messages of a dead-letter queue back to their source, or to another subscription."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Moves:
         subscriptions: Subscriptions,
         stored: Callable[[Topic], None],
     ) -> None:
-        """`stored`: is called when messages are ready again."""
+        """`stored`: called when messages are ready again."""
         carrier = Carrier(env, log.reader, dead_letters, stored)
         self.worker = Worker(env, consuming, admin.groups, subscriptions, carrier)
         self.tasks = MoveTasks(env, delays.promoter, subscriptions, self.worker)

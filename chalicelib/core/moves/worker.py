@@ -1,4 +1,4 @@
-"""Works on move tasks, a step after the other: leases messages of a subscription, and has them carried.
+"""Works on move tasks in steps: leases messages of a subscription and has the carrier move them.
 
 | failure | result |
 | --- | --- |
@@ -39,16 +39,16 @@ from chalicelib.core.table.writes import Refused
 from chalicelib.core.telemetry.record import count
 
 TURN_MS = SECOND_MS // 10
-"""How much of its rate a task uses in one step, if that is a message or more."""
+"""The time whose share of its rate a task uses in one step, if that is at least one message."""
 LEASE_MS = HELD_MS // 2
-"""How long messages that a worker has leased stay away if it dies: they are back when another one goes on."""
+"""How long a worker leases messages. If it crashes, they are visible again by the time another worker continues."""
 REFUSALS_MAX = 3
-"""Steps in a row that may be refused; then the task is left to another worker, or to a later minute."""
+"""Refused steps in a row before the worker leaves the task to another worker or a later minute."""
 
 NO_TARGET = "no target"
-"""Why a task fails whose destination is gone."""
+"""The reason of a task that fails since its destination no longer exists."""
 IS_PUSHED = "pushed"
-"""Why a task fails whose source is pushed: nobody else takes its messages."""
+"""The reason of a task that fails since its source is pushed, which only the push can read."""
 
 _NAME_CHARS = 8
 
@@ -88,8 +88,9 @@ class Worker:
         return run
 
     def work(self, runs: Sequence[Run], until_ms: int, pause_ms_max: int) -> int:
-        """Moves messages of these tasks in turn, until all have ended, the time is over, or none may move anything
-        within so long. Returns how many have moved. Raises StoreUnavailable when it is done with the others."""
+        """Moves messages of these tasks in turn, until all have ended, the time is over, or no task may move a message
+        within `pause_ms_max`. Returns how many have moved. Raises StoreUnavailable after it has finished the other
+        tasks."""
         going, troubles = list(runs), []
         while going and self._runtime.uptime() <= until_ms:
             run = min(going, key=lambda run: run.task.next_ms)
@@ -112,7 +113,7 @@ class Worker:
         return sum(run.moved for run in runs)
 
     def _step(self, run: Run) -> bool:
-        """Moves some messages. False: this worker is done with the task."""
+        """Moves some messages. False: this worker has finished with the task."""
         if not self._is_mine(run):
             return False
         if not run.task.left:
@@ -156,7 +157,8 @@ class Worker:
     # -- carried ------------------------------------------------------------------------------------------------------
 
     def _carry(self, run: Run, source: Subscription, deliveries: Sequence[Delivery]) -> bool:
-        """Moves these messages. What cannot be moved now is visible again, as if it had not been received."""
+        """Moves these messages. Messages that cannot move now become visible again, as if they had not been
+        received."""
         left = list(deliveries)
         try:
             for name, own in _by_target(run.task, deliveries).items():
@@ -196,8 +198,8 @@ class Worker:
             raise
 
     def _target(self, task: MoveTask, source: Subscription, name: str) -> Subscription:
-        """The subscription of this name. One that was made again is not the destination of a task; and one that a
-        message names gets it back only if its dead messages move to the source, since anybody can write such a
+        """The subscription of this name. A recreated one is no longer the task's destination. A subscription that a
+        message names gets it back only if its own dead messages move to the source, since any sender can set such a
         property. Raises Unmovable."""
         if not name:
             raise Unmovable(NO_SOURCE)
@@ -219,18 +221,18 @@ class Worker:
     # -- left ---------------------------------------------------------------------------------------------------------
 
     def _is_refused(self, run: Run) -> bool:
-        """Whether to try again: what was refused is read again."""
+        """Whether to try again after reading everything again."""
         run.refusals += 1
         return run.refusals < REFUSALS_MAX or self._let_go(run)
 
     def _let_go(self, run: Run) -> bool:
-        """Leaves the task to another worker. False: this one is done with it."""
+        """Leaves the task to another worker. Returns False: this one has finished with it."""
         with suppress(Refused):
             self._store.write(move_task.let_go(run.task, run.by))
         return False
 
     def _end(self, run: Run, state: str, reason: str | None = None) -> bool:
-        """False: nobody goes on with the task."""
+        """Ends the task. Returns False: no worker continues it."""
         with suppress(Refused):
             self._store.write(move_task.end(run.task, state, self._runtime.now(), reason, run.by))
             self.tell(run.source_name, replace(run.task, state=state, reason=reason))
@@ -244,7 +246,7 @@ class Worker:
 
 
 def _by_target(task: MoveTask, deliveries: Sequence[Delivery]) -> dict[str, list[Delivery]]:
-    """The messages by the name of the subscription that they go to; empty: nobody knows where they are from."""
+    """The messages by the name of their destination subscription; empty if their source is unknown."""
     by_name: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
         name = task.to or delivery.stored.message.properties.get(SOURCE, "")

@@ -41,7 +41,8 @@ class SendHooks:
         except Exception as error:
             self._tell(topic_name, messages, error)
             raise
-        self._tell(topic_name, messages, produced)
+        if self.after:
+            self._tell(topic_name, messages, produced)
         return produced
 
     def _tell(self, topic_name: str, messages: Sequence[Message], outcome: Sequence[Produced] | Exception) -> None:

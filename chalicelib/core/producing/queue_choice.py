@@ -61,6 +61,8 @@ class QueueChoice:
 
     def others(self, besides: Collection[int] = ()) -> list[int]:
         """Queues that have not failed lately, except these."""
+        if not self._isolated:
+            return [queue for queue in self._queues if queue not in besides]
         now = self._runtime.uptime()
         return [queue for queue in self._queues if queue not in besides and self._isolated_until_ms(queue) <= now]
 
@@ -73,6 +75,9 @@ class QueueChoice:
         """Keeps messages away from a queue for a while: one that has failed, twice as long after each further failure,
         and one that took this long for an append (0: unknown). Then it is open again, and the next message probes it.
         A queue that was neither is open at once."""
+        if not has_failed and took_ms < _GRADES[0][0]:
+            self._isolated.pop(queue, None)
+            return
         ms = isolated_ms(took_ms)
         failures = 0
         if has_failed:
@@ -89,4 +94,4 @@ class QueueChoice:
 
 def _nearest(queues: Sequence[int], near: Collection[int]) -> Sequence[int]:
     """Those of the queues that are near, or all if none is."""
-    return [queue for queue in queues if queue in near] or queues
+    return [queue for queue in queues if queue in near] or queues if near else queues

@@ -1,5 +1,5 @@
-"""What happened to one message in each group: where it stands, from cursors, retry pages and dead letters, and the
-notes of a topic with `trace`."""
+"""The state of one message in each group, from cursors, retry pages and dead letters, and its events in a topic with
+`trace`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
 
 EVENTS_MAX = 2_000
-"""Notes read: those of the messages near it are among them, each some 200 bytes."""
+"""The most notes read, each some 200 bytes, including those of nearby messages."""
 
 READY, IN_FLIGHT, RETRYING, SETTLED, DEAD = "ready", "in_flight", "retrying", "settled", "dead"
 
 
 @record
 class Standing:
-    """Where the message stands in a group, in a broadcast group with one of its consumers. `lease`: that owes it."""
+    """The message's state in a group, or for one consumer of a broadcast group. `lease`: the one that owes it."""
 
     group: Group
     cursor: Cursor
@@ -41,7 +41,7 @@ class Standing:
 
 @record
 class Trace:
-    """`is_complete`: False: there are more groups, or more notes, than are read."""
+    """`is_complete`: False: there are more groups or notes than were read."""
 
     stored: Stored
     standings: Sequence[Standing]
@@ -70,7 +70,8 @@ class Traces:
     def _standings(
         self, topic: Topic, groups: Sequence[Group], stored: Stored
     ) -> tuple[list[Standing] | None, list[Event]]:
-        """In each of these groups, and the notes. None: retries have moved back from their page meanwhile."""
+        """The states in each of these groups, and the notes. None: retries have moved back from their page
+        meanwhile."""
         cursors = self._cursors(topic, groups, stored.queue)
         letters, events = self._noted(topic, stored, cursors)
         asked = [(cursor, _pages_at(cursor, stored.offset)) for _, cursor in cursors]

@@ -1,4 +1,4 @@
-"""Request and reply: messages that are answered, each by one reply, before a deadline."""
+"""Request and reply: messages that consumers answer with one reply before a deadline."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The calls that wait in this instance for replies, each for its own. One looks for the replies of all that would look
-soon, and one that is stored through this instance wakes its caller at once."""
+"""The calls of this instance that wait for replies. One call looks for the replies of all that would look soon, and a
+reply stored through this instance wakes its caller at once."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from chalicelib.core.table.writes import Item, Key
 PAUSE_MS_MIN = 5
 PAUSE_MS_MAX = 200
 PAUSE_PART = 10
-"""A call looks again after a tenth of the time since the request was asked, within these bounds: a reply is late by a
-tenth of what it took, and a slow one costs few looks."""
+"""A call looks again after a tenth of the time since the request was sent, within these bounds. A reply thus arrives at
+most a tenth later, and a slow one costs few reads."""
 CROWD_PART = 2
-"""In a crowd the pauses last at least half a millisecond for each call, so that looking leaves time for the replies."""
+"""With many waiting calls, the pauses last at least half a millisecond for each, so that the reads leave time for the
+replies."""
 TOGETHER_MAX = 100
 """Replies looked for at once: DynamoDB reads so many items in one request."""
 
 
 @mutable
 class Arrival:
-    """What one call waits for. `asked_ms`, `look_at_ms`: when the request was asked, and when to look next, by
-    `Runtime.uptime`. `item`: the reply, once it is known."""
+    """The reply that one call waits for. `asked_ms`, `look_at_ms`: when the request was asked, and when to look next,
+    by `Runtime.uptime`. `item`: the reply, once it is known."""
 
     key: Key
     bell: Bell
@@ -34,7 +35,7 @@ class Arrival:
     item: Item | None = None
 
     def pause_ms(self, now: int) -> int:
-        """Between a look now and the next."""
+        """The pause between a look now and the next."""
         return min(max((now - self.asked_ms) // PAUSE_PART, PAUSE_MS_MIN), PAUSE_MS_MAX)
 
 
@@ -46,7 +47,7 @@ class Arrivals:
 
     @contextmanager
     def expected(self, key: Key, asked_ms: int) -> Iterator[Arrival]:
-        """Meanwhile, the arrival learns of the item with this key. Its first look is a pause ahead."""
+        """Within this context, the arrival gets the item with this key. Its first look is a pause ahead."""
         now = self._runtime.uptime()
         arrival = Arrival(key, self._runtime.bell(), asked_ms, now)
         arrival.look_at_ms = now + arrival.pause_ms(now)
@@ -61,8 +62,8 @@ class Arrivals:
                     del self._expected[key]
 
     def due(self) -> list[Key]:
-        """The keys to look for now: of the arrivals that are due, or will be before half of their pause is over. Their
-        next look is a pause ahead, so no other call looks for them meanwhile."""
+        """The keys to look for now: those of arrivals that are due, or have less than half of their pause left. Moves
+        their next look a pause ahead, so that no other call looks for them meanwhile."""
         now = self._runtime.uptime()
         with self._lock:
             arrivals = [arrival for arrivals in self._expected.values() for arrival in arrivals]
@@ -73,7 +74,7 @@ class Arrivals:
         return list(dict.fromkeys(arrival.key for arrival in looked))
 
     def tell(self, key: Key, item: Item) -> None:
-        """The item is stored."""
+        """Passes a stored item to the call that waits for it."""
         with self._lock:
             arrivals = [*self._expected.get(key, ())]
         for arrival in arrivals:

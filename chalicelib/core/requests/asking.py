@@ -26,7 +26,7 @@ class Asker:
         """Sends the message that `parse` makes for a topic as a request, and waits for the reply until `wait_ms` have
         passed. Returns the correlation id, and the reply (None: there is none yet).
 
-        Raises what a produce raises, and ReplyTimeout. A StoreUnavailable has the id if the message may be stored."""
+        Raises the errors of a produce, and ReplyTimeout. A StoreUnavailable has the id if the message may be stored."""
         began_at_ms, asked_at_ms = self._runtime.uptime(), self._runtime.now()
         correlation = Correlation("", "", asked_at_ms, timeout_ms, self._runtime.entropy(NONCE_BYTES))
         correlation_id, is_sent = "", False

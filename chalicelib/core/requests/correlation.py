@@ -1,8 +1,8 @@
-"""Correlation ids: all that is known of a request before it has a reply. Opaque to clients, signed, versioned.
+"""Correlation ids: the state of a request before it has a reply. Opaque to clients, signed, versioned.
 
-An id says when the request was asked, how long it may be answered, and the topic, by incarnation and name. So nothing
-is stored about a request but its message, and any instance can tell what may still happen to it. Binary: version,
-instant, timeout, random bytes, then the topic as text; signed as `catalogue.signing_key` says.
+An id has the time of the request, its timeout, and the topic by incarnation and name. So a request needs no item
+besides its message, and any instance knows its deadline. Binary: version, instant, timeout, random bytes, then the
+topic as text; signed as `catalogue.signing_key` says.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Correlation:
 
     @property
     def ttl(self) -> int:
-        """When what is stored about it expires, in seconds since the epoch."""
+        """When its stored reply expires, in seconds since the epoch."""
         return (self.reply_by_ms + REPLY_KEPT_MS + EXPIRED_KEPT_MS) // SECOND_MS
 
     @property
     def key(self) -> Key:
-        """Of its reply."""
+        """The key of its reply."""
         return keys.reply(self.topic_id, self.nonce)
 
 
@@ -75,7 +75,7 @@ class Correlations:
 
 
 def _read(content: bytes) -> Correlation | None:
-    """What an id says whose signature is not checked yet; None if it cannot be one."""
+    """The content of an id, with its signature unchecked; None if it cannot be an id."""
     head, (topic_id, _, topic_name) = content[:_HEAD_BYTES], content[_HEAD_BYTES:].partition(b":")
     if not (head.startswith(_VERSION) and topic_id.isascii() and topic_name.isascii()):
         return None

@@ -1,8 +1,6 @@
-"""What is stored about a request: its reply, or that it timed out. Whichever is written first stays.
-
-Nobody made the item before, and its key comes from the correlation id alone. So a reply and a time-out are each one
-conditional write, of which only one can be made, however late the other arrives: a request that was answered with a
-time-out never has a reply.
+"""The outcome of a request: its reply, or its time-out. The first write wins. The item does not exist before, and its
+key follows from the correlation id. So a reply and a time-out are each one conditional write, and only one of them
+succeeds, however late the other arrives: a request that timed out never gets a reply.
 """
 
 from __future__ import annotations
@@ -23,8 +21,7 @@ _FINGERPRINT_BYTES = 16
 
 @record
 class Replier:
-    """Who replied, as far as the receipt tells: the group, the message of the request, and when it was taken (0: not
-    known)."""
+    """The replier, from its receipt: the group, the message of the request, and when it was taken (0: unknown)."""
 
     group: str
     queue: int
@@ -45,7 +42,7 @@ def fingerprint(reply: Message) -> bytes:
 
 
 def store(correlation: Correlation, entry: Entry, content: bytes, by: Replier | None) -> Write:
-    """Stores the reply, unless there is another or the request has timed out. `content`: its fingerprint."""
+    """Stores the reply, unless the request has another reply or has timed out. `content`: its fingerprint."""
     about = {"at": entry.stored_at_ms, "entry": entry.as_value(), "content": content}
     return _write(correlation, {**about, **(by.as_attributes() if by else {})})
 
@@ -56,12 +53,12 @@ def time_out(correlation: Correlation, now: int) -> Write:
 
 
 def is_reply(item: Item) -> bool:
-    """Whether this is a reply; else it is a time-out."""
+    """Whether this is a reply, not a time-out."""
     return "entry" in item
 
 
 def _write(correlation: Correlation, attributes: dict[str, Any]) -> Write:
-    """Where it is refused its caller goes by what is there, which may be its own."""
+    """If the write is refused, its caller uses the existing item, which may be its own."""
     call = {"asked_at": correlation.asked_at_ms, "reply_by": correlation.reply_by_ms, "ttl": correlation.ttl}
     return Write(
         correlation.key,

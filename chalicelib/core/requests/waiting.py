@@ -1,5 +1,5 @@
-"""Waits for replies: looks for the reply with growing pauses, and hears at once of one that is stored through the same
-instance. At the deadline the request ends for good."""
+"""Waits for replies: reads with growing pauses, and gets a reply stored through the same instance at once. At the
+deadline the request ends for good."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Waiter:
         self._payloads, self._correlations, self._arrivals = payloads, correlations, arrivals
 
     def fetch(self, correlation_id: str, wait_ms: int) -> Reply | None:
-        """The reply to a request, also of another instance. None: there is none after `wait_ms`, but may be one later.
+        """The reply to a request, also of another instance. None: no reply came within `wait_ms`, but one may come
+        later.
 
         Raises RequestNotFound, ReplyTimeout, StoreUnavailable."""
         correlation = self._correlations.read(correlation_id)
@@ -42,8 +43,8 @@ class Waiter:
         return self.wait(correlation, until_ms)
 
     def wait(self, correlation: Correlation, until_ms: int | None) -> Reply | None:
-        """The reply, as soon as there is one. None: there is none at this instant of `Runtime.uptime` (None: the
-        deadline), but may be one later.
+        """The reply, as soon as there is one. None: no reply came until this instant of `Runtime.uptime` (None: the
+        deadline), but one may come later.
 
         Raises ReplyTimeout, StoreUnavailable."""
         ends_at_ms = self._runtime.uptime() + correlation.reply_by_ms - self._runtime.now()
@@ -68,7 +69,7 @@ class Waiter:
         return None
 
     def _look_together(self) -> None:
-        """Looks for this call's reply and for those of others that would look soon."""
+        """Looks for the replies of this call and of others that would look soon."""
         if due := self._arrivals.due():
             for item in self._store.read([Keys(due)])[0]:
                 self._arrivals.tell(key_of(item), item)
@@ -78,7 +79,7 @@ class Waiter:
         return items[0] if items else None
 
     def _time_out(self, correlation: Correlation) -> Item:
-        """Ends the request. Returns what is stored about it now: perhaps a reply after all."""
+        """Ends the request. Returns its outcome: a time-out, or a reply that came first."""
         try:
             return self._store.write(time_out(correlation, self._runtime.now()))
         except Refused as refused:
@@ -92,5 +93,5 @@ class Waiter:
         entry = Entry.of(item["entry"])
         [message] = self._payloads.messages(correlation.topic_id, [entry])[entry.id]
         if message.is_lost:
-            raise StoreUnavailable("the reply is there, but its payload is gone from the store, or damaged")
+            raise StoreUnavailable("the reply was stored, but its payload is missing from the store or damaged")
         return Reply(message, item["at"])

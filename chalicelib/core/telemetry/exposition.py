@@ -1,4 +1,4 @@
-"""What an instance has counted, and the backlogs of groups, as Prometheus reads them. `docs/observing.md` lists the
+"""The counters of an instance and the backlogs of groups, in the format of Prometheus. `docs/observing.md` lists the
 metrics."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Standing(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The backlogs as they were at an instant. `is_whole`: of all groups, and no look has failed since."""
+    """The backlogs at an instant. `is_whole`: they are of all groups, and no look has failed since."""
 
     at_ms: int
     standings: Sequence[Standing]
@@ -66,7 +66,7 @@ class Look(NamedTuple):
 
 
 class _Instance:
-    """A collector, as the client calls it: it is asked for all metrics, at once."""
+    """A collector of the Prometheus client, which returns all metrics at once."""
 
     def __init__(self, totals: Totals, process: str, look: Look) -> None:
         self._totals, self._process, self._look = totals, process, look
@@ -142,5 +142,5 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 def text(totals: Totals, process: str, look: Look) -> str:
-    """The metrics of this instance. `process`: tells its counters from those of other instances."""
+    """The metrics of this instance. `process`: distinguishes its counters from those of other instances."""
     return generate_latest(_Instance(totals, process, look)).decode()

@@ -14,18 +14,18 @@ from chalicelib.core.telemetry.record import Backlog, Json, Record
 NAMESPACE = "Decant"
 SWEEP, PUSH = "sweep", "push"
 UNASKED = (SWEEP, PUSH)
-"""Runs that no request asked for."""
+"""Kinds of runs that no request started."""
 
 COUNTED = ("produced", "popped", "redelivered", "acked", "nacked", "expired", "dead")
 """The counts that are metrics."""
 SERVER_ERRORS = (500, 503)
-"""504 is not one: nobody replied to a request in time."""
+"""504 is not one: it says that no reply to a request came in time."""
 
 Values = Mapping[str, float]
 
 
 class Ended(NamedTuple):
-    """A call that has ended. `table`: the name of the stage's; None: its lines carry no metrics."""
+    """A call that has ended. `table`: the name of the stage's table; None: its lines carry no metrics."""
 
     record: Record
     at_ms: int
@@ -35,13 +35,13 @@ class Ended(NamedTuple):
 
     @property
     def busy_ms(self) -> int:
-        """Without what a long poll slept on purpose."""
+        """The duration without the deliberate sleep of a long poll."""
         return max(0, self.took_ms - self.record.waited_ms)
 
 
 def lines(call: Ended) -> Iterator[Json]:
-    """One of the call, and one for each backlog that it has measured and found. Without metrics, what found nothing to
-    do is not told."""
+    """One line of the call, and one for each backlog that it measured and found. Without metrics, omits calls that
+    found nothing to do."""
     if call.table is None:
         if (
             call.record.operation not in UNASKED
@@ -58,7 +58,7 @@ def lines(call: Ended) -> Iterator[Json]:
 
 
 def counts_of(record: Record) -> dict[str, int]:
-    """Over all topics and groups."""
+    """The counts over all topics and groups."""
     totals: dict[str, int] = {}
     for (name, _, _), number in record.counts.items():
         totals[name] = totals.get(name, 0) + number
@@ -108,7 +108,7 @@ def _metrics(call: Ended) -> Json:
 
 
 def _worst(backlogs: Sequence[Backlog]) -> dict[str, int]:
-    """The worst values of all groups, since CloudWatch charges for each name and dimension of a metric."""
+    """The worst values over all groups, since CloudWatch charges for each name and dimension of a metric."""
     raised = {"AlarmsRaised": sum(backlog.is_raised for backlog in backlogs)}
     if not backlogs:
         return raised

@@ -16,7 +16,7 @@ from chalicelib.core.telemetry.record import Record, recording
 from chalicelib.core.telemetry.totals import Totals
 
 Write = Callable[[str], object]
-"""Takes a line."""
+"""Writes a line."""
 
 _NAME_CHARS = 8
 
@@ -31,7 +31,7 @@ class Telemetry:
 
     @cached_property
     def process(self) -> str:
-        """Tells the counters of this instance from those of others."""
+        """Distinguishes the counters of this instance from those of others."""
         return self._runtime.name(_NAME_CHARS)
 
     def log_to(self, write: Write, table: str | None = None) -> None:
@@ -40,7 +40,7 @@ class Telemetry:
 
     @contextmanager
     def call(self, operation: str, topic: str = "", group: str = "", **about: Any) -> Iterator[Record]:
-        """Records one call. What it raises counts as its problem."""
+        """Records one call. An error that it raises counts as its problem."""
         record = Record(operation, topic, group, about)
         at_ms, began_ms = self._runtime.now(), self._runtime.uptime()
         try:
@@ -61,7 +61,7 @@ class Telemetry:
 
     @property
     def tells_backlogs(self) -> bool:
-        """Whether somebody hears what a check measures."""
+        """Whether the measurements of a check are written to the log."""
         return self._write is not None and self._table is not None
 
     def _end(self, call: Ended) -> None:

@@ -1,4 +1,4 @@
-"""What an instance has counted since it started, for `GET /metrics`."""
+"""The counters of an instance since it started, for `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
 """Upper bounds of the latency histograms."""
 
 PLACES_MAX = 2_000
-"""Pairs of topic and group that are counted for themselves: a series for each costs memory here and in Prometheus."""
+"""Pairs of topic and group with counters of their own: each series costs memory here and in Prometheus."""
 OTHER = ("_other", "_other")
-"""Stands for all further ones; no name begins like this."""
+"""The name for all further pairs; no topic or group name begins like this."""
 
 
 @mutable
 class Histogram:
-    """`counts`: by bucket, the last is beyond all bounds."""
+    """`counts`: by bucket; the last is above all bounds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_MS) + 1))
     sum_ms: int = 0
@@ -33,8 +33,8 @@ class Histogram:
 
 
 class Totals:
-    """`messages`: by what happened to them, topic and group. `problems`: answers with an error, by operation and code.
-    `store`: what `GET /metrics` says of it. `ran_at_s`: when a sweep came to its end last."""
+    """`messages`: by event, topic and group. `problems`: error responses, by operation and code. `store`: the store's
+    counters. `ran_at_s`: when each sweep last completed."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

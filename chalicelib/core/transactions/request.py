@@ -16,12 +16,12 @@ _WHILE_UNDECIDED = (1, limits.ROLLBACK_AFTER_MS_MAX)
 class Begin:
     """The messages to hold back.
 
-    messages: They are delivered together or never. Their bodies are at most {BODY_BYTES_MAX} bytes in all; as JSON,
-        with quotes and backslashes counted twice, they have at most {MESSAGE_JSON_BYTES_MAX} bytes: no check could
-        answer more.
-    check_after_ms: When nothing is decided after this long, in milliseconds, a check returns the transaction, and again
-        each time this long has passed.
-    rollback_after_ms: When nothing is decided after this long, in milliseconds, the transaction is rolled back."""
+    messages: All are delivered, or none. Their bodies have at most {BODY_BYTES_MAX} bytes in total. As JSON, with
+        quotes and backslashes counted twice, the messages have at most {MESSAGE_JSON_BYTES_MAX} bytes, the most that a
+        check can return.
+    check_after_ms: How long the transaction can stay undecided before a check returns it, in milliseconds. A check
+        returns it again each time this period has passed.
+    rollback_after_ms: How long the transaction can stay undecided before the service rolls it back, in milliseconds."""
 
     NAME: ClassVar = "TransactionRequest"
 
@@ -32,7 +32,7 @@ class Begin:
 
 @request
 class Check:
-    """What to take.
+    """How many transactions to take.
 
     max: How many transactions to take, at most.
     wait_ms: How long to wait for one, in milliseconds."""

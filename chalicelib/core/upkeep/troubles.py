@@ -1,4 +1,4 @@
-"""What one topic meets must not stop a sweep, which has others to look at."""
+"""Collects errors, so that one topic's failure does not stop a sweep."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Troubles:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """What is unavailable within this context ends it, and nothing else."""
+        """Collects a StoreUnavailable raised in the block."""
         try:
             yield
         except StoreUnavailable as trouble:
             self._met.append(trouble)
 
     def tell(self) -> None:
-        """Raises the first of them, if there is one."""
+        """Raises the first collected error, if any."""
         if self._met:
             raise self._met[0]

@@ -1,4 +1,4 @@
-"""Clients of boto3's: for S3, for rare requests, and for DynamoDB where the settings want what only boto3 has.
+"""boto3's clients: for S3, for rare requests, and for DynamoDB with settings that only boto3 supports.
 
 Importing boto3 takes a fifth of a second of a cold start, so it is imported with the first client.
 """
@@ -49,7 +49,7 @@ class Boto:
 
 
 def translated(request: Callable[[], T]) -> T:
-    """What it returns. Raises Trouble in place of botocore's exceptions."""
+    """Calls boto3. Raises Trouble in place of botocore's exceptions."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -1,7 +1,7 @@
-"""Kept HTTP/1.1 connections to one endpoint, for requests that are answered with JSON of a stated length.
+"""Kept HTTP/1.1 connections to one endpoint whose responses are JSON of a stated length.
 
-A request is one system call, and of its answer three headers are looked at: a sixth of the CPU of `http.client`. Each
-request that is under way has a connection of its own.
+It sends a request in one system call and reads three headers of the response, with a sixth of the CPU of `http.client`.
+Each request that is under way has a connection of its own.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from chalicelib.core.store.dynamodb.trouble import KeptConnectionClosed, NeverSe
 from chalicelib.core.store.dynamodb.trying import Trying
 
 UNDER_WAY_MAX = 512
-"""Requests that one process has under way, each with a connection. With those that are kept, they leave a third of the
-1,024 files that Lambda, and most systems, let a process open. Further requests are tried again in a moment."""
+"""Requests that one process has under way, each with a connection. Together with kept connections, they leave a third
+of the 1,024 files that a process can open on Lambda and most systems. Further requests are retried in a moment."""
 KEPT_MAX = QUEUES_MAX
 """Connections that wait for a request. A call sends at most one request for each queue side by side, and some more."""
 HEAD_BYTES_MAX = 64 * KIB
@@ -56,9 +56,9 @@ class Connections:
         weakref.finalize(self, _close_all, self._idle)
 
     def ask(self, headers: str, body: bytes, timeout_ms: int) -> Trying[Answer]:
-        """Sends `POST /`, and then reads the answer; together they take at most this time, but for a look-up of the
-        host and several addresses of it. An answer that is there is read even after that time, since other requests of
-        the call may have taken it. Raises NeverSent, NoAnswer. Whoever gives up early closes the connection."""
+        """Sends `POST /` and reads the response, within this time except for resolving the host and trying its
+        addresses. It reads a response that has arrived even after that time, since other requests of the call may have
+        used it up. Raises NeverSent, NoAnswer. A caller that gives up early closes the connection."""
         if not self._places.acquire(blocking=False):
             raise NeverSent(f"{UNDER_WAY_MAX} requests to {self.host} are under way")
         try:
@@ -88,7 +88,7 @@ class Connections:
         return read
 
     def _taken(self) -> socket.socket | None:
-        """The connection used last that the server has not closed meanwhile."""
+        """The most recently used connection that the server has not closed."""
         while True:
             try:
                 connection = self._idle.pop()
@@ -138,7 +138,7 @@ class _Incoming:
         return bool(self._data)
 
     def read(self) -> Answer:
-        """Raises OSError, and ValueError for what is no answer of DynamoDB."""
+        """Raises OSError, and ValueError if this is no response of DynamoDB."""
         data = self._data
         while (end := data.find(b"\r\n\r\n")) < 0:
             if len(data) > HEAD_BYTES_MAX:

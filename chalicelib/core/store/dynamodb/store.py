@@ -32,7 +32,7 @@ _PUT_MAX = 25
 _TOKEN_CHARS = 32
 """DynamoDB recognizes a repeated transaction by its token for ten minutes."""
 _METERED = {"ReturnConsumedCapacity": "TOTAL"}
-"""Has every response say what it cost, which costs nothing."""
+"""Asks DynamoDB to report the cost in every response, which is free."""
 
 
 class DynamoStore:

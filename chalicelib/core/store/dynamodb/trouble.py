@@ -1,4 +1,4 @@
-"""What can go wrong with one request, whichever client sends it."""
+"""The errors of one request, for either client."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Trouble(Exception):
 
 
 class Failed(Trouble):
-    """The answer is an error. `code` is that of DynamoDB or S3, such as "ThrottlingException"; `item` what refused a
-    conditional write, in typed JSON; `reasons` why a transaction was cancelled, one for each of its writes."""
+    """The response is an error. `code`: of DynamoDB or S3, such as "ThrottlingException". `item`: the item that a
+    conditional write met, in typed JSON. `reasons`: why a transaction was cancelled, one for each of its writes."""
 
     def __init__(
         self,
@@ -32,17 +32,16 @@ class Failed(Trouble):
 
 
 class NeverSent(Trouble):
-    """There is no connection, so that the request was surely not carried out."""
+    """There is no connection, so the request was not applied."""
 
 
 class NoAnswer(Trouble):
-    """The request was sent, and may have been carried out. No answer came in time, or none that can be read."""
+    """The request was sent and may have been applied, but no readable response arrived in time."""
 
 
 class KeptConnectionClosed(NoAnswer):
-    """The server closed a connection that had been kept, and answered nothing. This is common: another connection
-    works at once."""
+    """The server closed a kept connection without a response. This is common; a new connection works at once."""
 
 
 class Unusable(Trouble):
-    """No request succeeds until a person changes the settings, which the text says how to do."""
+    """No request succeeds until an operator changes the settings. The text says how."""
