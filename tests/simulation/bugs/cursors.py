@@ -43,6 +43,9 @@ DEADLINE, ATTEMPT, AGE = 2, 3, 4
 """Places in what is listed of a lease."""
 
 
+_STALE = replace(TORN, faults=replace(TORN.faults, stale=0.7, stale_ms_max=1_500))
+
+
 def _resets(write: Write) -> bool:
     return of_cursors(write) and changes(write, "epoch") and not changes(write, "claims")
 
@@ -68,7 +71,13 @@ def takeovers_without_a_fence() -> Plant:
     return unguarded(claims, of_kind(SizeIs))
 
 
-@shown_by(attempts.attempts_count_up, HASTY)
+@shown_by(attempts.attempts_count_up)
+def attempts_that_begin_anew() -> Plant:
+    """A message that is taken over is at its first attempt again."""
+    return with_leases(claims, lambda _, listed: [*listed[:ATTEMPT], 1, *listed[AGE:]])
+
+
+@shown_by(settlements.acked_messages_stay_acked, HASTY)
 def repeats_that_confirm_nothing() -> Plant:
     """A second call of an attempt delivers what the first has leased, and does not note that it does."""
 
@@ -165,7 +174,7 @@ def receipts_without_a_group() -> Plant:
     return together(calling(Popper, "pop", pop), calling(Settler, "ack", ack))
 
 
-@shown_by(settlements.acked_messages_stay_acked, TORN)
+@shown_by(settlements.acked_messages_stay_acked, _STALE)
 def verdicts_from_the_past() -> Plant:
     """Reads of cursors may be stale, whatever was asked for."""
 
