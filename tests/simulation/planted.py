@@ -21,7 +21,6 @@ FOUND_AT = {
     "fills_that_stop_at_the_first_queue": 24,
     "firsts_that_each_takeover_begins": 5,
     "keyed_claims_over_acks_that_come_too_late": 54,
-    "moves_into_what_is_gone": 85,
     "permits_that_others_have_taken": 12,
     "retentions_that_are_cut_short": 5,
     "time_outs_that_do_not_last": 7,
