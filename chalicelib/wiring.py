@@ -52,11 +52,11 @@ def open_store(settings: Settings, parts: Parts) -> Store:
         if parts.open_memory is None:
             raise ValueError("DECANT_STORE is 'memory', but nothing here opens such a store")
         return parts.open_memory(settings.bucket is not None)
-    from chalicelib.core.store.dynamodb import boto, client, table
+    from chalicelib.core.store.dynamodb import boto, client
     from chalicelib.core.store.dynamodb.store import DynamoStore
 
     if settings.has_endpoint:
-        table.ensure(boto.connect("dynamodb"), settings.table)
+        boto.ensure(boto.connect("dynamodb"), settings.table)
     dynamodb = client.open_client(system(), settings.environ)
     s3 = boto.connect("s3") if settings.bucket else None
     return DynamoStore(dynamodb, settings.table, system(), s3, settings.bucket)

@@ -13,9 +13,9 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from chalicelib import wiring
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.base.runtime import system
-from chalicelib.core.store.dynamodb import boto, table, trying
+from chalicelib.core.store.dynamodb import boto, trying
 from chalicelib.core.store.dynamodb.requests import Requests
-from chalicelib.core.store.dynamodb.trouble import Trouble
+from chalicelib.core.store.dynamodb.trying import Trouble
 from local import StartupError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _set_placeholders() -> None:
 def _ready(client: DynamoDBClient, name: str) -> None:
     """Raises errors that `Requests` can classify: a throttled or slow store is worth a retry."""
     try:
-        table.ensure(client, name)
+        boto.ensure(client, name)
         wiring.api()
     except EndpointConnectionError as error:
         raise _Unreachable(str(error)) from error

@@ -92,8 +92,9 @@ class Place:
         return {info.base_name: info.size for info in found if info.is_file}
 
     def create(self, content: bytes) -> bool:
-        """Creates the file with its whole content, or returns False if it exists. Of concurrent calls, one succeeds.
-        `content` must be unique: if the response of S3 is lost, only the content shows which call created the file."""
+        """Creates the file with its whole content, or returns False if it exists. Only one of several concurrent calls
+        succeeds. `content` must be unique: if the response of S3 is lost, only the content shows which call created the
+        file."""
         return self._create_here(content) if self.is_local else self._create_in_s3(content)
 
     def names(self) -> list[str]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from chalicelib import COMMIT, VERSION
 from chalicelib.api.groups import totals
 from chalicelib.api.operation import Family, Json, Text
-from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.fields import Answer, Sometimes, mapping, string
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.core.base.schema import mapping, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 

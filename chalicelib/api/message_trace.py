@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from chalicelib.api.messages import MESSAGES_PATH
 from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Family, Json
-from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.fields import Answer, Sometimes, array, flag, instant, integer, nullable, string
 from chalicelib.core.base.message import OFFSET, QUEUE
-from chalicelib.core.base.schema import array, flag, instant, integer, nullable, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 

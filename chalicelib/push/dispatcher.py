@@ -19,17 +19,18 @@ from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group, change
 from chalicelib.core.catalogue.push import Push
+from chalicelib.core.catalogue.signing_key import SigningKey
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming import Consuming
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.view import GroupView
 from chalicelib.core.table.writes import Refused
-from chalicelib.core.telemetry.lines import PUSH
-from chalicelib.push.courier import Courier
-from chalicelib.push.outcome import Outcome, judge
-from chalicelib.push.outside import Answer, Crew, Outside
-from chalicelib.push.secrets import Keyring
+from chalicelib.core.telemetry.telemetry import PUSH
+from chalicelib.push import webhooks
+from chalicelib.push.courier import Courier, secret_text
+from chalicelib.push.outside import Answer, Crew, Outcome, Outside, judge
+from chalicelib.push.secrets import Keyring, Secrets
 from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS
 
@@ -300,3 +301,14 @@ class Dispatcher:
 def _push_of(view: GroupView) -> Push | None:
     """The group's push, unless it is off or paused."""
     return view.group.push if view.group.is_pushed and not view.group.paused else None
+
+
+class Pushing:
+    def __init__(self, env: Env, signing_key: SigningKey, consuming: Consuming, outside: Outside) -> None:
+        self._outside, keyring = outside, Keyring(signing_key)
+        self.run = Dispatcher(env, keyring, consuming, outside).run
+        self.secrets, self.secret_text = Secrets(env, keyring), secret_text
+
+    def demand_reachable(self, push: Push) -> None:
+        """Raises InvalidField for a URL that would be refused at each call."""
+        webhooks.demand_reachable(push, self._outside.allows_loopback)

@@ -23,7 +23,7 @@ from chalicelib.core.base.limits import MIB
 from chalicelib.core.table.keys import FORM
 from chalicelib.core.table.writes import Item, Key, key_of
 from chalicelib.core.telemetry import record
-from chalicelib.core.telemetry.lines import PUSH, SWEEP
+from chalicelib.core.telemetry.telemetry import PUSH, SWEEP
 from local.memory.store import ItemChange
 
 FILE = "decant.sqlite"

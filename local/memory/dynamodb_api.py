@@ -13,7 +13,7 @@ import orjson
 
 from chalicelib.core.base.fields import shown
 from chalicelib.core.store import Keys, Range
-from chalicelib.core.store.dynamodb.values import typed_item
+from chalicelib.core.store.dynamodb.expressions import typed_item
 from chalicelib.core.table.keys import signing_key
 from chalicelib.core.table.writes import Item, Key, key_of
 from local.memory.key_condition import KeyRange, Unreadable, key_range

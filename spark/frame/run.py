@@ -146,7 +146,7 @@ class Run:
 
     @cached_property
     def items(self) -> Items:
-        """The items of the export, without the messages in entries. Of an incremental export, only the changes."""
+        """The items of the export, without the messages in entries. For an incremental export, only the changes."""
         return Items(self._items)
 
     def _items(self, kinds: Collection[str]) -> DataFrame:

@@ -15,8 +15,8 @@ from chalicelib.api.admission import Demand
 from chalicelib.core.base.errors import StoreUnavailable, TransactionEnded
 from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS
 from chalicelib.core.store import Outcome, Store
+from chalicelib.core.store.dynamodb.expressions import outbox_put
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.values import outbox_put
 from chalicelib.core.table.writes import Item, Write
 from chalicelib.push.outside import Answer
 from tests.store.conftest import TABLE, dynoxide_store, memory_store, moto_store, transact

@@ -27,7 +27,7 @@ from standardwebhooks.webhooks import Webhook
 
 from chalicelib.api import Api
 from chalicelib.core.base.runtime import system
-from chalicelib.push import dispatcher, names, webhooks, wire
+from chalicelib.push import courier, dispatcher, webhooks
 from chalicelib.push.outside import Answer, Outside
 from chalicelib.push.webhooks import Webhooks
 from chalicelib.service import Service
@@ -231,7 +231,7 @@ def test_a_name_that_is_found_late_does_not_hold_up_its_call() -> None:
 
 
 def test_look_ups_that_nobody_waits_for_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "RESOLVING_MAX", 2)
+    monkeypatch.setattr(webhooks, "RESOLVING_MAX", 2)
     begun, given_up = list[str](), threading.Event()
 
     def resolve(host: str, _port: int) -> Sequence[str]:
@@ -273,7 +273,7 @@ print(*{name.partition(".")[0] for name in {*sys.modules} - before} - sys.stdlib
 
 @pytest.mark.parametrize("size", [b"-1", b"fffffff"])
 def test_chunks_of_any_size_are_read_up_to_a_bound(size: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "WIRE_BYTES_MAX", 100_000)
+    monkeypatch.setattr(courier, "WIRE_BYTES_MAX", 100_000)
 
     def serve(connected: socket.socket) -> None:
         connected.recv(1 << 16)
@@ -325,7 +325,7 @@ def test_a_server_that_takes_no_connection_is_given_up_in_time(scheme: str, monk
         waited_s.append(timeout)
         raise TimeoutError("timed out")
 
-    monkeypatch.setattr(webhooks, "create_connection", connect)
+    monkeypatch.setattr(socket, "create_connection", connect)
     assert post(f"{scheme}://127.0.0.1/", timeout_ms=2_000).trouble.startswith("no answer: ")
     assert 0 < waited_s[0] <= 2
 

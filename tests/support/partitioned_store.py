@@ -10,8 +10,7 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store import Keys, Outcome, Range, Read, Store
 from chalicelib.core.store.dynamodb import trying
 from chalicelib.core.store.dynamodb.requests import Requests
-from chalicelib.core.store.dynamodb.trouble import Failed
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.trying import Failed, Trying
 from chalicelib.core.table.writes import Item, Key, Refused, Write, key_of
 from local.memory.meter import Meter
 from tests.support.partitions import Partitions

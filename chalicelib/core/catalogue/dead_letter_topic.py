@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from chalicelib.core.base.fields import Label, check, optional, request, required
+from chalicelib.core.base.fields import Label, check, mapping, nullable, optional, request, required, string
 from chalicelib.core.base.fields import given as given_fields
 from chalicelib.core.base.limits import NAME_PATTERN
-from chalicelib.core.base.schema import mapping, nullable, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 _NAME = string(pattern=NAME_PATTERN, examples=["orders-dead"])

@@ -8,9 +8,19 @@ from functools import cached_property
 from typing import Any
 
 from chalicelib.core.base import limits
-from chalicelib.core.base.fields import Label, check, defaults, optional
+from chalicelib.core.base.fields import (
+    Label,
+    check,
+    defaults,
+    flag,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    optional,
+    string,
+)
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import flag, instant, integer, nullable, one_of, string
 from chalicelib.core.catalogue import alarm, backoff, dead_letter_topic, filters, push, rate, settings
 from chalicelib.core.catalogue.alarm import Alarm, Thresholds
 from chalicelib.core.catalogue.backoff import Backoff

@@ -9,8 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from chalicelib.core.base import limits
 from chalicelib.core.base.errors import InvalidField
-from chalicelib.core.base.fields import Label, given, optional, request, shown
-from chalicelib.core.base.schema import integer, string
+from chalicelib.core.base.fields import Label, given, integer, optional, request, shown, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 _URL = "an absolute https URL without user name, password and fragment"

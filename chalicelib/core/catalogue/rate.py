@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 
-from chalicelib.core.base.fields import Label, check
+from chalicelib.core.base.fields import Label, check, number
 from chalicelib.core.base.limits import RATE_MAX, RATE_MIN, SECOND_MS
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import number
 from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table.writes import Absent, Add, AtMost, Equals, Guard, Item, Key, Set, Write
 

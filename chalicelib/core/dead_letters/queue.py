@@ -16,8 +16,8 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.cursor_writes import purge
-from chalicelib.core.dead_letters import dead_letter
-from chalicelib.core.dead_letters.dead_letter import DeadLetter
+from chalicelib.core.dead_letters import bury
+from chalicelib.core.dead_letters.bury import DeadLetter
 from chalicelib.core.delays.delayed_messages import DelayedMessages
 from chalicelib.core.log.reader import LogReader, Want, entry_at, wire_bytes, within_reach
 from chalicelib.core.log.segment import Segment
@@ -105,7 +105,7 @@ class DeadLetterQueue:
         """Removes these letters, all counted by one cursor. Returns how many."""
         while letters and self._runtime.uptime() <= until_ms:
             try:
-                self._store.write_together([purge(cursor, len(letters)), *map(dead_letter.remove, letters)])
+                self._store.write_together([purge(cursor, len(letters)), *map(bury.remove, letters)])
                 return len(letters)
             except Refused:
                 self._catalogue.group(topic, group.name)

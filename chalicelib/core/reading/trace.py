@@ -15,7 +15,7 @@ from chalicelib.core.consuming.events import PAGE_OFFSETS, Event
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, RetryPage, all_cursors_of
 from chalicelib.core.cursors.lease import Lease
-from chalicelib.core.dead_letters.dead_letter import DeadLetter
+from chalicelib.core.dead_letters.bury import DeadLetter
 from chalicelib.core.reading.browse import Lookup
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table import keys

@@ -8,11 +8,9 @@ from chalicelib.core.consuming import Consuming
 from chalicelib.core.cursors.receipt import Receipts
 from chalicelib.core.log import Log
 from chalicelib.core.producing import Producing
-from chalicelib.core.requests.arrivals import Arrivals
-from chalicelib.core.requests.asking import Asker
+from chalicelib.core.requests.asking import Arrivals, Asker, Waiter
 from chalicelib.core.requests.correlation import Correlations
 from chalicelib.core.requests.replying import Answerer
-from chalicelib.core.requests.waiting import Waiter
 
 
 class Requests:

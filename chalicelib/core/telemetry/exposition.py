@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from chalicelib import COMMIT, VERSION
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.core.telemetry.totals import BUCKETS_MS, Histogram, Totals
+from chalicelib.core.telemetry.telemetry import BUCKETS_MS, Histogram, Totals
 
 PREFIX = "decant_"
 

@@ -11,7 +11,7 @@ from chalicelib.core.base.message import Message
 from chalicelib.core.delays.chain import DecisionChain
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.producing.produce import Producer
-from chalicelib.core.requests.waiting import Waiter
+from chalicelib.core.requests.asking import Waiter
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Add, Effect, Key, Lacks, Set
 from chalicelib.core.transactions.checks import Checks
