@@ -62,14 +62,6 @@ def test_a_group_is_clustering_unless_it_says_otherwise(topic: Topic, group: Gro
     assert group.progress()["mode"] == "broadcast"
 
 
-@pytest.mark.parametrize("mode", ["both", "", "Broadcast", 1, True, ["broadcast"], {}])
-def test_any_other_mode_is_refused_and_makes_no_group(topic: Topic, mode: Any) -> None:
-    answer = topic.client.put(f"{topic.path}/groups/new", mode=mode)
-    assert answer.problem == (400, "InvalidField")
-    assert "'mode'" in answer.json["detail"]
-    assert topic.client.get(f"{topic.path}/groups/new").status == 404
-
-
 def test_the_mode_cannot_be_changed_later(topic: Topic, group: Group) -> None:
     answer = group.client.put(group.path, mode="clustering", invisible_ms=77)
     assert answer.problem == (400, "InvalidField")

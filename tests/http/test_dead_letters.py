@@ -236,13 +236,6 @@ def test_an_id_that_is_not_among_the_dead_is_named_and_nothing_is_redriven(topic
     assert group.totals() == (1, 0, 0, 1)
 
 
-@pytest.mark.parametrize("ids", [[], ["x"] * 257, [""], [1], "x", ["x" * 129]])
-def test_bad_ids_are_refused_and_named(group: Group, ids: Any) -> None:
-    answer = group.client.post(f"{group.path}/dead/redrive", message_ids=ids)
-    assert answer.problem == (400, "InvalidField")
-    assert "message_ids" in answer.json["detail"]
-
-
 def test_a_dead_message_of_a_queue_that_another_has_added_is_redriven(
     topic: Topic, group: Group, client: Client
 ) -> None:

@@ -97,15 +97,6 @@ def test_start_counts_at_creation_only(topic: Topic, group: Group) -> None:
     assert bodies(group.take(1)) == ["a"]
 
 
-@pytest.mark.parametrize("start", ["first", "", -1, 1.0, True, [], {}, {"at_ms": 0}, "0"])
-def test_an_invalid_start_is_refused_at_creation_and_later(topic: Topic, start: object) -> None:
-    path = f"{topic.path}/groups/billing"
-    assert topic.client.put(path, start=start).problem == (400, "InvalidField")
-    assert topic.client.get(path).problem == (404, "GroupNotFound")
-    topic.group("billing")
-    assert topic.client.put(path, start=start).problem == (400, "InvalidField")
-
-
 def test_a_group_that_is_refused_is_not_created(topic: Topic) -> None:
     path = f"{topic.path}/groups/billing"
     assert topic.client.put(path, invisible_ms=-1).problem == (400, "InvalidField")

@@ -30,17 +30,6 @@ def test_a_topic_put_again_is_200_and_stays_as_it_is(client: Client, clock: Cloc
     assert client.put("/topics/orders", queues=None).json == made
 
 
-@pytest.mark.parametrize("queues", [1, 128])
-def test_a_topic_may_have_1_to_128_queues(client: Client, queues: int) -> None:
-    assert len(client.topic("orders", queues).details()["queue_offsets"]) == queues
-
-
-@pytest.mark.parametrize("queues", [0, 129, -1, 1.0, True, "4", [4]])
-def test_any_other_number_of_queues_is_refused(client: Client, queues: object) -> None:
-    assert client.put("/topics/orders", queues=queues).problem == (400, "InvalidField")
-    assert client.get("/topics/orders").problem == (404, "TopicNotFound")
-
-
 def test_a_topic_shows_its_groups_and_what_its_queues_hold(client: Client) -> None:
     topic = client.topic("orders", queues=3)
     topic.produce("a", "b", queue=1)
