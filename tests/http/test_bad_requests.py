@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.api import OPERATIONS
+from chalicelib.base.fields import declarations
 from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
 from tests.http.provoked import Provoked
 from tests.support.client import Client, Group, Topic
@@ -300,12 +302,18 @@ def test_a_name_may_come_percent_encoded(client: Client) -> None:
 # -- query parameters -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/topics", "/topics/orders/groups", "/topics/orders/messages"])
+LISTS = [
+    operation.id for operation in OPERATIONS.values() if operation.request and "next" in declarations(operation.request)
+]
+
+
+@pytest.mark.parametrize("operation", LISTS)
 @pytest.mark.parametrize(
     "token", ["", "x", "!", "é", "AA", "w6k", "fw", "MDo=", "MDow=", "//", "zzzz", "MDotMQ", "MToyLDM6NA", "A" * 500]
 )
-def test_a_forged_next_is_refused(topic: Topic, path: str, token: str) -> None:
-    answer = topic.client.get(path, next=token)
+def test_a_forged_next_is_refused(operation: str, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    provoked = Provoked(monkeypatch)
+    answer = provoked.client.get(provoked.requests[operation][1], next=token)
     assert answer.problem == (400, "InvalidField")
     assert "'next'" in answer.json["detail"]
 

@@ -312,13 +312,6 @@ def test_a_redrive_brings_each_back_to_the_consumer_that_failed(
     assert group.totals() == (0, len(back) + 2, 0, int(is_named))
 
 
-def test_a_purge_empties_the_list(group: Group, dead: list[Json]) -> None:
-    answer = group.client.delete(f"{group.path}/dead")
-    assert answer.json == {"purged": 3}
-    assert group.totals()[3] == 0
-    assert group.client.get(f"{group.path}/dead").json["messages"] == []
-
-
 def test_the_dead_of_a_forgotten_consumer_can_be_redriven_or_purged(
     clock: Clock, group: Group, ann: Consumer, dead: list[Json]
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, PASSED_AT_ONCE_MAX
+from chalicelib.base.limits import HOUR_MS
 from chalicelib.consuming import claim, skip
 from tests.support.client import Client, Group, Json, Topic, bodies, offsets
 
@@ -74,16 +74,6 @@ def test_another_instance_settles_what_came_through_a_filter(topic: Topic) -> No
     taken = group.take(2)
     assert elsewhere.ack(*taken)["acked"] == 2
     assert group.totals() == (0, 0, 0, 0)
-
-
-def test_one_pop_looks_through_a_thousand_that_nobody_wants(topic: Topic) -> None:
-    group = topic.group("rare", filter={"tags": ["rare"]})
-    for at_end in ("common", "rare"):
-        for _ in range(PASSED_AT_ONCE_MAX // BATCH_MESSAGES_MAX):
-            topic.produce(*tagged(*["common"] * BATCH_MESSAGES_MAX))
-        assert group.pop()["messages"] == []
-        topic.produce(*tagged(at_end))
-        assert offsets(group.pop()["messages"]) == ([2 * PASSED_AT_ONCE_MAX + 1] if at_end == "rare" else [])
 
 
 @pytest.mark.parametrize(("unwanted", "found"), [(3, ["wanted"]), (4, []), (5, [])])

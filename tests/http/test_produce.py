@@ -237,10 +237,6 @@ def test_the_content_type_of_a_request_does_not_matter(topic: Topic, content_typ
     assert answer.status == 200
 
 
-def test_producing_to_an_unknown_topic_is_404(client: Client) -> None:
-    assert client.post("/topics/orders/messages", messages=[{"body": "a"}]).problem == (404, "TopicNotFound")
-
-
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 BAD_MESSAGES = [
@@ -305,11 +301,6 @@ def test_messages_must_be_a_list_of_1_to_256(topic: Topic, messages: object) -> 
     answer = topic.client.ask("POST", f"{topic.path}/messages", {"messages": messages})
     assert answer.problem == (400, "InvalidField")
     assert topic.read()["messages"] == []
-
-
-def test_256_messages_are_stored(topic: Topic, group: Group) -> None:
-    assert offsets(topic.produce(*["a"] * 256)) == list(range(256))
-    assert offsets(group.take(256)) == list(range(256))
 
 
 # -- sizes, at the limit and one over ---------------------------------------------------------------------------------
@@ -425,11 +416,6 @@ def test_control_characters_that_a_response_can_carry_come_back(topic: Topic, gr
     text = "\x01" * 800_000
     topic.produce(text)
     assert group.take_one()["body"] == text
-
-
-def test_a_body_of_one_byte_is_enough(topic: Topic, group: Group) -> None:
-    topic.produce("a", in_base64(b"\0"))
-    assert len(group.take(2)) == 2
 
 
 def _to(*queues: int) -> list[dict[str, Any]]:

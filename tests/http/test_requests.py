@@ -479,10 +479,6 @@ def test_requests_that_this_service_did_not_make_are_unknown(topic: Topic, group
     assert fetch(topic.client, correlation_id).status == 202
 
 
-def test_a_request_to_a_missing_topic_is_refused(client: Client) -> None:
-    assert client.post("/topics/nowhere/requests", body="a").problem == (404, "TopicNotFound")
-
-
 @pytest.mark.parametrize("is_unknown", [False, True])
 def test_a_send_that_fails_is_answered_at_once(topic: Topic, store: TroubledStore, is_unknown: bool) -> None:
     asked(topic)  # makes the signing key

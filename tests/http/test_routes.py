@@ -132,6 +132,14 @@ def test_every_documented_answer_can_be_provoked(operation: str, status: int, mo
     assert status < 400 or answer.problem[0] == status
 
 
+def test_a_group_that_is_not_there_is_not_found_by_any_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    provoked = Provoked(monkeypatch)
+    for operation, (method, path, body) in provoked.requests.items():
+        if "/billing" in path and operation != "putGroup":
+            answer = provoked.client.ask(method, path.replace("/billing", "/others"), body)
+            assert answer.problem == (404, "GroupNotFound"), operation
+
+
 @pytest.mark.parametrize("operation", sorted({operation for operation, _ in ANSWERS}))
 def test_a_malformed_value_anywhere_is_a_documented_400(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     provoked = Provoked(monkeypatch)

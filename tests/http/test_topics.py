@@ -58,10 +58,6 @@ def test_topics_are_listed_as_they_are_created(client: Client) -> None:
     assert client.get("/topics").json == {"topics": made, "next": None}
 
 
-def test_no_topics_are_an_empty_list(client: Client) -> None:
-    assert client.get("/topics").json == {"topics": [], "next": None}
-
-
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 1000])
 def test_pages_of_any_size_hold_every_topic_once(client: Client, limit: int) -> None:
     names = ["A", "a", "a-b", "a.b", "b" * 100]
@@ -99,10 +95,6 @@ def test_a_deleted_topic_is_gone(client: Client, topic: Topic) -> None:
     assert client.post(f"{topic.path}/messages", messages=[{"body": "a"}]).problem == (404, "TopicNotFound")
 
 
-def test_deleting_a_topic_that_never_was_is_404(client: Client) -> None:
-    assert client.delete("/topics/orders").problem == (404, "TopicNotFound")
-
-
 def test_a_topic_made_again_starts_empty_at_offset_0_and_without_groups(client: Client) -> None:
     topic = client.topic("orders", queues=2)
     for queue in (0, 1):
@@ -117,11 +109,6 @@ def test_a_topic_made_again_starts_empty_at_offset_0_and_without_groups(client: 
     made_again = again.group("billing")
     assert [each["attempt"] for each in made_again.take(1)] == [1]
     assert made_again.totals() == (0, 1, 0, 0)
-
-
-def test_a_topic_may_be_made_again_with_another_number_of_queues(client: Client, topic: Topic) -> None:
-    topic.delete()
-    assert client.topic("orders", queues=9).details()["queues"] == 9
 
 
 def test_receipts_of_a_deleted_topic_are_invalid_in_the_one_made_again(client: Client, topic: Topic) -> None:

@@ -164,13 +164,6 @@ def test_a_committed_message_is_found_by_its_id(topic: Topic) -> None:
     assert (found["body"], found["offset"]) == ("a", 0)
 
 
-def test_what_is_rolled_back_never_comes(topic: Topic, group: Group, clock: Clock) -> None:
-    roll_back(topic, begin(topic, "a"))
-    clock.sleep(2 * DAY_MS)
-    assert group.pop()["messages"] == []
-    assert undecided(topic)["transactions"] == []
-
-
 def test_a_message_keeps_all_it_was_given(client: Client) -> None:
     topic = client.topic("wide", queues=3)
     group = topic.group("g")
@@ -194,15 +187,6 @@ def test_messages_go_where_a_produce_would_put_them_and_keep_their_order(client:
     for queue in {each["queue"] for each in placed}:
         expected = [sent["body"] for sent, each in zip(batch, placed, strict=True) if each["queue"] == queue]
         assert [body for body in bodies(topic.read(queue=queue)["messages"]) if body != "warm"] == expected
-
-
-def test_a_full_transaction_over_many_queues_comes_whole(client: Client) -> None:
-    topic = client.topic("wide", queues=5)
-    group = topic.group("g")
-    batch = [{"body": str(number), "queue": number % 5} for number in range(HALF_MESSAGES_MAX)]
-    placed = commit(topic, begin(topic, *batch))
-    assert [each["offset"] for each in placed] == [number // 5 for number in range(HALF_MESSAGES_MAX)]
-    assert sorted(bodies(group.drained()), key=int) == [each["body"] for each in batch]
 
 
 @pytest.mark.parametrize("size", [10, 2_000, 4 * 1024 * 1024])
