@@ -1,12 +1,12 @@
-"""The app that Chalice deploys. Routes come from `chalicelib.protocols.http`. The other functions are declared here,
+"""The app that Chalice deploys. Routes come from `chalicelib.doors.http`. The other functions are declared here,
 since a blueprint's handlers would be deployed without this module."""
 
 from typing import Any
 
 from chalicelib import wiring
-from chalicelib.protocols import functions
-from chalicelib.protocols.http.application import application
-from chalicelib.store import Store
+from chalicelib.core.store import Store
+from chalicelib.doors import functions
+from chalicelib.doors.http.application import application
 
 Json = dict[str, Any]
 
@@ -19,13 +19,7 @@ def _open_memory(keeps_blobs: bool) -> Store:
     return open_memory(keeps_blobs)
 
 
-def _start_moto() -> None:
-    from local import embedded  # which is not deployed
-
-    embedded.start()
-
-
-wiring.here(_open_memory, _start_moto)
+wiring.parts.open_memory = _open_memory
 
 if wiring.is_served_by_chalice():
     from local import chalice_local  # which is not deployed
@@ -79,7 +73,7 @@ def reply(event: Any, context: Any) -> Json:
 @app.lambda_function()
 def ingest(event: Any, context: Any) -> Json:
     """Stores the records of event sources as messages: docs/ingest.md."""
-    from chalicelib.protocols.ingest.delivery import ingested  # which no other function needs
+    from chalicelib.doors.ingest.delivery import ingested  # which no other function needs
 
     return ingested(event, context)
 

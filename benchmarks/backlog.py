@@ -19,7 +19,7 @@ from benchmarks.progress import shown
 from benchmarks.report import Cell, table
 from benchmarks.workload import Workload
 from chalicelib.api import Api
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore

@@ -12,8 +12,8 @@ import zstandard
 from benchmarks.progress import shown
 from benchmarks.report import Cell, size_name, table
 from benchmarks.workload import Workload
-from chalicelib.base.message import Message
-from chalicelib.log.packing import PLAIN, pack
+from chalicelib.core.base.message import Message
+from chalicelib.core.log.packing import PLAIN, pack
 
 SIZES = (200, 1_000)
 BATCHES = (1, 10, 100)

@@ -13,7 +13,7 @@ from benchmarks.operations import NOTHING, OPERATIONS, Case, Operations
 from benchmarks.progress import shown
 from benchmarks.report import Cell, size_name, table
 from chalicelib.api import Api
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore

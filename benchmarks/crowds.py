@@ -17,13 +17,13 @@ from benchmarks.progress import shown
 from benchmarks.report import Cell, table
 from benchmarks.workload import Workload
 from chalicelib.api import Api
-from chalicelib.base.limits import MIB
-from chalicelib.base.runtime import system
+from chalicelib.core.base.limits import MIB
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store.dynamodb.client import Client, open_client
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.trouble import Failed
+from chalicelib.core.store.dynamodb.trying import Trying
 from chalicelib.service import Service
-from chalicelib.store.dynamodb.client import Client, open_client
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trouble import Failed
-from chalicelib.store.dynamodb.trying import Trying
 
 CONNECTIONS = 8
 """Of clients, to all servers together."""

@@ -16,10 +16,10 @@ from benchmarks import servers
 from benchmarks.measuring import measured
 from benchmarks.workload import Workload
 from chalicelib.api import Api
-from chalicelib.base.limits import PAGE_MAX
-from chalicelib.base.runtime import system
+from chalicelib.core.base.limits import PAGE_MAX
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store import Store
 from chalicelib.service import Service
-from chalicelib.store import Store
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore
 

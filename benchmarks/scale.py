@@ -16,7 +16,7 @@ from benchmarks.crowds import of_servers, of_writers
 from benchmarks.many import MANY, Measured, measure
 from benchmarks.progress import shown
 from benchmarks.report import Cell, table
-from chalicelib.base.limits import MIB
+from chalicelib.core.base.limits import MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from chalicelib.base.limits import KIB
-from chalicelib.base.runtime import system
-from chalicelib.store.dynamodb import boto, client, table
-from chalicelib.store.dynamodb.store import DynamoStore
+from chalicelib.core.base.limits import KIB
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store.dynamodb import boto, client, table
+from chalicelib.core.store.dynamodb.store import DynamoStore
 from tests.support.emulators import DYNOXIDE, ROOT, dynoxide, free_port
 
 START_SECONDS = 30

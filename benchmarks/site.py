@@ -13,9 +13,9 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.api import Api
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue import growth
+from chalicelib.core.base.errors import DecantError, StoreUnavailable
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue import growth
 from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore

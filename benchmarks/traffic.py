@@ -11,13 +11,13 @@ from benchmarks.decant import GROUP, InProcess
 from benchmarks.operations import POP, PRODUCE, Case
 from benchmarks.workload import Workload
 from chalicelib.api import Api
-from chalicelib.base.limits import DAY_MS, HOUR_MS
-from chalicelib.base.runtime import Runtime
-from chalicelib.log.segment import Segment
+from chalicelib.core.base.limits import DAY_MS, HOUR_MS
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.log.segment import Segment
+from chalicelib.core.store import Range
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Key
 from chalicelib.service import Service
-from chalicelib.store import Range
-from chalicelib.table import keys
-from chalicelib.table.writes import Key
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.progress import shown
 from benchmarks.report import Cell, table
 from chalicelib.api import Api
-from chalicelib.base.runtime import Runtime
+from chalicelib.core.base.runtime import Runtime
 from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from chalicelib.access import Access
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.signing_key import Configured, SigningKey
-from chalicelib.consuming import Consuming
-from chalicelib.cursors import Cursors
-from chalicelib.dead_letters import DeadLetters
-from chalicelib.delays import Delays
-from chalicelib.log import Log
-from chalicelib.producing import Producing
-from chalicelib.producing.hooks import SendHooks
+from chalicelib.core.access import Access
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.signing_key import Configured, SigningKey
+from chalicelib.core.consuming import Consuming
+from chalicelib.core.cursors import Cursors
+from chalicelib.core.dead_letters import DeadLetters
+from chalicelib.core.delays import Delays
+from chalicelib.core.log import Log
+from chalicelib.core.producing import Producing
+from chalicelib.core.producing.hooks import SendHooks
+from chalicelib.core.store import Store
+from chalicelib.core.telemetry.telemetry import Telemetry
+from chalicelib.core.transactions import Transactions
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.push.wakes import Wakes
-from chalicelib.store import Store
-from chalicelib.telemetry.telemetry import Telemetry
-from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
-    from chalicelib.admin import Admin
-    from chalicelib.admin.sqs_queues import SqsQueues
-    from chalicelib.moves import Moves
+    from chalicelib.core.admin import Admin
+    from chalicelib.core.reading import Reading
+    from chalicelib.core.requests import Requests
+    from chalicelib.core.upkeep.sweeps import Sweeps
     from chalicelib.push.pushing import Pushing
-    from chalicelib.reading import Reading
-    from chalicelib.requests import Requests
-    from chalicelib.upkeep.sweeps import Sweeps
+
+T = TypeVar("T")
 
 
 class Service:
@@ -45,6 +46,7 @@ class Service:
         has_access_keys: bool = True,
     ) -> None:
         self.telemetry = Telemetry(runtime)
+        self._extensions: dict[Callable[[Service], object], object] = {}
         self.env = env = Env.over(store, runtime, self.telemetry)
         self.signing_key = key = SigningKey(env, signing_key)
         self.access = Access(env, key, has_access_keys)
@@ -58,39 +60,31 @@ class Service:
         self.transactions = Transactions(env, log, self.delays, self.producing)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters, wakes.waiters)
 
+    def extension(self, build: Callable[[Service], T]) -> T:
+        """Returns what a door builds over this instance, always the same."""
+        found = self._extensions.get(build)
+        if found is None:
+            found = self._extensions.setdefault(build, build(self))  # two calls may build it at once
+        return cast(T, found)
+
     @cached_property
     def admin(self) -> Admin:
         """Imported by the first call that needs it, so that no other waits for it."""
-        from chalicelib.admin import Admin
+        from chalicelib.core.admin import Admin
 
         return Admin(self.env, self.log, self.cursors, self.transactions)
 
     @cached_property
     def reading(self) -> Reading:
         """Imported by the first call that needs it, for the same reason."""
-        from chalicelib.reading import Reading
+        from chalicelib.core.reading import Reading
 
         return Reading(self.env, self.log, self.cursors, self.delays)
 
     @cached_property
-    def sqs_queues(self) -> SqsQueues:
-        """Imported by the first call of an SQS client."""
-        from chalicelib.admin.sqs_queues import SqsQueues
-
-        return SqsQueues(self.env, self.log.offsets, self.admin.deletion)
-
-    @cached_property
-    def moves(self) -> Moves:
-        """Imported by the first call about a move task."""
-        from chalicelib.moves import Moves
-
-        parts = (self.delays, self.dead_letters, self.consuming, self.admin, self.sqs_queues)
-        return Moves(self.env, self.log, *parts, self.stored)
-
-    @cached_property
     def requests(self) -> Requests:
         """Imported by the first of them, for the same reason."""
-        from chalicelib.requests import Requests
+        from chalicelib.core.requests import Requests
 
         return Requests(self.env, self.signing_key, self.log, self.producing, self.consuming)
 
@@ -104,6 +98,6 @@ class Service:
     @cached_property
     def sweeps(self) -> Sweeps:
         """Imported by the first scheduled call, so that no request waits for it."""
-        from chalicelib.upkeep.sweeps import Sweeps
+        from chalicelib.core.upkeep.sweeps import Sweeps
 
         return Sweeps(self.env, self.cursors, self.transactions, self.dead_letters, self.admin)

@@ -14,17 +14,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from chalicelib import VERSION
 from infra import concurrency, leftovers, packaging
-from infra.addresses import addresses
 from infra.aws import Aws
 from infra.code_bucket import CodeBucket
-from infra.commit import commit
-from infra.emulating import CHANGE_SET, for_emulators
-from infra.errors import Stop
-from infra.merging import Template
-from infra.naming import with_names
-from infra.stack import NOT_THERE, Change, Ending, Stack, Waiting
+from infra.console import Progress, Stop, ask, say, show
+from infra.deployed import addresses
+from infra.packaging import commit
+from infra.stack import NOT_THERE, Ending, ResourceChange, Stack, Waiting
 from infra.stage import Stage
-from infra.telling import Progress, ask, say, show
+from infra.templates import CHANGE_SET, Template, for_emulators, with_names
 
 
 def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: bool) -> None:
@@ -72,7 +69,7 @@ AFTERWARDS = {
 }
 
 
-def _agree(stack: Stack, changes: Sequence[Change], says_yes: bool) -> None:
+def _agree(stack: Stack, changes: Sequence[ResourceChange], says_yes: bool) -> None:
     """Raises Stop if the person does not."""
     losses = [change.name for change in changes if change.loses_messages]
     if losses:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from chalicelib.base.errors import Forbidden
-from chalicelib.base.fields import shown
+from chalicelib.core.base.errors import Forbidden
+from chalicelib.core.base.fields import shown
 
 _OWN = ("same-origin", "none")
 """Sites of a page of this server, and of an address that a person has typed."""

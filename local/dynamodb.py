@@ -1,4 +1,4 @@
-"""Opens the store of DynamoDB, or that of moto, and makes sure that it works before the first request."""
+"""Opens the store of DynamoDB, and makes sure that it works before the first request."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, WaiterError
 
 from chalicelib import wiring
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.base.runtime import system
-from chalicelib.store.dynamodb import boto, table, trying
-from chalicelib.store.dynamodb.requests import Requests
-from chalicelib.store.dynamodb.trouble import Trouble
-from local.unstartable import Unstartable
+from chalicelib.core.base.errors import DecantError, StoreUnavailable
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store.dynamodb import boto, table, trying
+from chalicelib.core.store.dynamodb.requests import Requests
+from chalicelib.core.store.dynamodb.trouble import Trouble
+from local import StartupError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 ENDPOINT_SECONDS = 2
 """How long an endpoint may take to connect or respond before it counts as unreachable."""
-
-SIGNING_KEY_BYTES = 32
-"""Of a key that lasts as long as the table: until this process ends."""
 
 _CONFIG = Config(
     connect_timeout=ENDPOINT_SECONDS,
@@ -39,42 +36,12 @@ class _Unreachable(Exception):
     should be reported at once."""
 
 
-def open_moto() -> str:
-    """Returns a description of the store."""
-    from local import embedded  # imports moto, which an endpoint does not need
-
-    os.environ["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true"  # moto only intercepts the addresses of AWS
-    embedded.start()
-    if "DECANT_SIGNING_KEY" not in os.environ and not os.environ.get("DECANT_SIGNING_KEY_FROM"):
-        # not in the table, where readers of the endpoint would find it: they may use DynamoDB's expressions
-        os.environ["DECANT_SIGNING_KEY"] = system().entropy(SIGNING_KEY_BYTES).hex()
-    return _opened("moto, in memory: gone when this process ends")
-
-
 def open_dynamodb() -> str:
-    """Creates the table if it is missing. Returns a description of the store. Raises `Unstartable`."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB")
+    """Creates the table if it is missing. Returns a description of the store. Raises `StartupError`."""
+    endpoint, name = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB"), wiring.settings.table
     if endpoint:
         _set_placeholders()
-    return _opened(f"DynamoDB at {endpoint or 'AWS'}")
-
-
-def _set_placeholders() -> None:
-    """Emulators check neither credentials nor the region, but boto3 requires them."""
-    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")  # otherwise boto3 searches the network for seconds
-    session = botocore.session.get_session()
-    try:
-        credentials, region = session.get_credentials(), session.get_config_variable("region")
-    except BotoCoreError as error:
-        raise Unstartable(f"the settings of AWS cannot be used: {error}") from error
-    if credentials is None:
-        os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
-    if region is None:
-        os.environ["AWS_DEFAULT_REGION"] = os.environ.get("AWS_REGION", "us-east-1")
-
-
-def _opened(description: str) -> str:
-    name = wiring.table_name()
+    description = f"DynamoDB at {endpoint or 'AWS'}"
     try:
         client = boto3.client("dynamodb", config=_CONFIG)
         made = Requests(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
@@ -84,6 +51,20 @@ def _opened(description: str) -> str:
     except (_Unreachable, BotoCoreError, ClientError, Trouble, DecantError, ValueError) as error:
         raise _unusable(description, error) from error
     return f"{description}; table {name!r}"
+
+
+def _set_placeholders() -> None:
+    """Emulators check neither credentials nor the region, but boto3 requires them."""
+    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")  # otherwise boto3 searches the network for seconds
+    session = botocore.session.get_session()
+    try:
+        credentials, region = session.get_credentials(), session.get_config_variable("region")
+    except BotoCoreError as error:
+        raise StartupError(f"the settings of AWS cannot be used: {error}") from error
+    if credentials is None:
+        os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
+    if region is None:
+        os.environ["AWS_DEFAULT_REGION"] = os.environ.get("AWS_REGION", "us-east-1")
 
 
 def _ready(client: DynamoDBClient, name: str) -> None:
@@ -99,5 +80,5 @@ def _ready(client: DynamoDBClient, name: str) -> None:
         raise
 
 
-def _unusable(description: str, reason: BaseException) -> Unstartable:
-    return Unstartable(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")
+def _unusable(description: str, reason: BaseException) -> StartupError:
+    return StartupError(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")

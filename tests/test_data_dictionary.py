@@ -9,11 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.api.admission import Demand
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS
-from chalicelib.delays.chain import DecisionChain
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS
+from chalicelib.core.delays.chain import DecisionChain
+from chalicelib.core.table.writes import Item, Key
 from chalicelib.push.outside import Answer
-from chalicelib.table.writes import Item, Key
 from local.memory.store import MemoryStore
 from tests.spark.service import busy_world
 from tests.support.client import Client, Group, Topic

@@ -20,57 +20,58 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 ROOMS = (
-    "local.embedded",
-    "base",
-    "telemetry",
-    "table",
-    "store",
+    "core.base",
+    "core.telemetry",
+    "core.table",
+    "core.store",
     "local.memory",
-    "catalogue",
-    "access",
-    "log",
-    "cursors",
-    "delays",
-    "producing",
-    "transactions",
-    "dead_letters",
-    "consuming",
-    "requests",
+    "core.catalogue",
+    "core.access",
+    "core.log",
+    "core.cursors",
+    "core.delays",
+    "core.producing",
+    "core.transactions",
+    "core.dead_letters",
+    "core.consuming",
+    "core.requests",
+    "core.reading",
+    "core.admin",
+    "core.moves",
+    "core.upkeep",
     "push",
-    "reading",
-    "admin",
-    "moves",
-    "upkeep",
     "service",
     "api",
+    "settings",
     "wiring",
-    "protocols",
+    "hooks",
+    "doors",
     "local",
     "app",
     "local.__main__",
 )
 """From the ground up, by what happens to a message. A module imports from its own room or from below, never in a
-circle."""
+circle. So the core knows no door."""
 
-ADAPTERS = ("local.memory.store", "chalicelib.store.dynamodb", "local.embedded")
+ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb")
 """Ways to store. They are chosen in one place, and do not know each other."""
 
 TECHNOLOGIES = {
-    "boto3": ("chalicelib.store.dynamodb", "local"),
-    "botocore": ("chalicelib.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
-    "mypy_boto3_dynamodb": ("chalicelib.store.dynamodb",),
-    "mypy_boto3_s3": ("chalicelib.store.dynamodb",),
-    "moto": ("local.embedded",),
+    "boto3": ("chalicelib.core.store.dynamodb", "local"),
+    "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
+    "mypy_boto3_dynamodb": ("chalicelib.core.store.dynamodb",),
+    "mypy_boto3_s3": ("chalicelib.core.store.dynamodb",),
+    "moto": (),  # in tests alone
     "urllib3": (),
-    "chalice": ("chalicelib.protocols", "app", "local"),
+    "chalice": ("chalicelib.doors", "app", "local"),
     "click": ("chalicelib.wiring",),
-    "prometheus_client": ("chalicelib.telemetry.exposition",),
-    "zstandard": ("chalicelib.log.packing",),
-    "jmespath": ("chalicelib.catalogue.filter_expressions",),
+    "prometheus_client": ("chalicelib.core.telemetry.exposition",),
+    "zstandard": ("chalicelib.core.log.packing",),
+    "jmespath": ("chalicelib.core.catalogue.filter_expressions",),
     "time": (
-        "chalicelib.base.runtime",
-        *("chalicelib.store.dynamodb.signing", "chalicelib.protocols.sqs.sigv4"),  # to spell dates alone
-        "chalicelib.protocols.mqhttp.signatures",  # to read them
+        "chalicelib.core.base.runtime",
+        *("chalicelib.core.store.dynamodb.signing", "chalicelib.doors.sqs.sigv4"),  # to spell dates alone
+        "chalicelib.doors.mqhttp.signatures",  # to read them
         "local",
     ),
     "datetime": (),
@@ -79,6 +80,11 @@ TECHNOLOGIES = {
     "uuid": ("local",),
 }
 """Packages that may be imported only there."""
+
+PROTOCOLS = r"(?i:sqs|mqhttp|celery|chalice(?!lib))|HTTP"
+"""What the core does not name."""
+CONTRACT = ('"sqs-queues"', '"for_sqs"', '["`]sqs:[a-z]+["`]')
+"""But for what tables hold, and the properties that users read."""
 
 TEST_NAME_MAX = 70
 FUNCTION_LINES_MAX = 45
@@ -126,6 +132,8 @@ class Module:
 
 def room_of(name: str) -> str:
     parts = name.removeprefix("chalicelib.").split(".")
+    if parts == ["core"]:
+        return "chalicelib"
     return next(room for room in (".".join(parts[:2]), parts[0]) if room in (*ROOMS, parts[0]))
 
 
@@ -195,6 +203,13 @@ def test_imports_run_one_way() -> None:
             assert RANKS[part] < rank or part == module.part, f"{module.name} imports {name}"
 
 
+def test_the_core_names_no_protocol() -> None:
+    for module in MODULES:
+        if module.name.startswith("chalicelib.core.") and not module.is_in("chalicelib.core.store.dynamodb"):
+            text = re.sub("|".join(CONTRACT), "", module.path.read_text())
+            assert re.findall(PROTOCOLS, text) == [], module.name
+
+
 def test_no_imports_go_in_a_circle() -> None:
     graph = {module.name: ours(module) for module in MODULES}
     while leaves := [name for name, imported in graph.items() if not imported & graph.keys()]:
@@ -205,7 +220,7 @@ def test_no_imports_go_in_a_circle() -> None:
 
 def test_stores_are_chosen_in_one_place_and_do_not_know_each_other() -> None:
     for module, adapter in product(MODULES, ADAPTERS):
-        if module.is_in(adapter, "chalicelib.wiring", "local"):
+        if module.is_in(adapter, "chalicelib.wiring", "chalicelib.settings", "chalicelib.hooks", "local"):
             continue
         if (module.name, adapter[:6]) == ("app", "local."):  # `chalice local` has no other place to start it
             continue
@@ -228,14 +243,14 @@ def test_only_the_runtime_makes_chance_and_only_few_read_the_environment() -> No
             for node in ast.walk(module.tree)
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
         }
-        allowed = {"urandom"} if module.name == "chalicelib.base.runtime" else set()
-        if module.is_in("chalicelib.wiring"):
+        allowed = {"urandom"} if module.name == "chalicelib.core.base.runtime" else set()
+        if module.is_in("chalicelib.settings"):
             allowed = {"environ"}
         assert used <= allowed or module.is_in("local"), f"{module.name} uses {used} of os"
 
 
 def test_only_the_data_dictionary_spells_keys() -> None:
-    dictionary = next(module for module in MODULES if module.name == "chalicelib.table.keys")
+    dictionary = next(module for module in MODULES if module.name == "chalicelib.core.table.keys")
     prefixes = tuple(text for text in _literals(dictionary.tree) if len(text) > 1 and text[-1] in "#/")
     assert {"log#", "group#", "cursor#", "dead#", "payload#", "payloads/", "groups#"} <= set(prefixes)
     for module in MODULES:
@@ -318,7 +333,7 @@ def test_modules_say_what_they_are_for() -> None:
 
 
 def test_the_verbs_of_the_port_say_what_they_are_for() -> None:
-    port = next(module for module in MODULES if module.name == "chalicelib.store")
+    port = next(module for module in MODULES if module.name == "chalicelib.core.store")
     verbs = [node for node in ast.walk(port.tree) if isinstance(node, ast.FunctionDef)]
     assert [verb.name for verb in verbs if not ast.get_docstring(verb)] == []
 

@@ -1,4 +1,5 @@
-"""Which addresses a webhook may have: public ones, so that a URL cannot reach what only this service can."""
+"""The addresses that a webhook may have: public ones, so that a URL cannot reach hosts that only this service can
+reach."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import socket
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from chalicelib.base.fields import Label
-from chalicelib.catalogue.push import Push, split_url
+from chalicelib.core.base.fields import Label
+from chalicelib.core.catalogue.push import Push, split_url
 
 # The tables are of this module, since `is_global` differs from one version of Python to the next. They follow
 # https://www.iana.org/assignments/iana-ipv4-special-registry and .../iana-ipv6-special-registry, as of October 2025.
@@ -34,7 +35,7 @@ _SPECIAL_V4 = [
     )
 ]
 _GLOBAL_V6 = IPv6Network("2000::/3")
-"""All that is assigned to hosts. The rest is loopback, local, multicast, deprecated or reserved."""
+"""All networks assigned to hosts. The rest is loopback, local, multicast, deprecated or reserved."""
 _SPECIAL_V6 = [
     IPv6Network(network)
     for network in (
@@ -46,13 +47,13 @@ _SPECIAL_V6 = [
 _NAT64 = IPv6Network("64:ff9b::/96")
 """The one prefix of translators that is global; 64:ff9b:1::/48 is for local use."""
 _ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
-"""What stands before an address of IPv4 in the second half of one of IPv6."""
+"""Precedes an IPv4 address in the second half of an IPv6 address."""
 _LOOPBACK_NAME = "localhost"
 
 
 def demand_reachable(push: Push, allows_loopback: bool) -> None:
-    """Raises InvalidField for a URL that is refused whatever its name resolves to. What that is now is for each call to
-    check."""
+    """Raises InvalidField for a URL that is refused whatever its name resolves to. Each call checks the resolved
+    addresses."""
     if push.url is None:
         return
     label = Label("push.url")
@@ -67,8 +68,8 @@ def demand_reachable(push: Push, allows_loopback: bool) -> None:
 
 
 def literal(host: str) -> str | None:
-    """The address that a host stands for without being resolved: `127.0.0.1` also for `127.1` and `0x7f000001`. None
-    for a name."""
+    """The address that a host spells without a look-up: `127.0.0.1` also for `127.1` and `0x7f000001`. None for a
+    name."""
     try:
         return str(ip_address(host))
     except ValueError:
@@ -80,13 +81,14 @@ def literal(host: str) -> str | None:
 
 
 def is_allowed(address: str, allows_loopback: bool) -> bool:
-    """Whether the address is public, and so is each that it carries, as those of IPv6 may carry some of IPv4."""
+    """Whether the address is public, and so is each IPv4 address embedded in it."""
     known = ip_address(address.partition("%")[0])
     return all(_is_public(each) or (each.is_loopback and allows_loopback) for each in _with_carried(known))
 
 
 def _with_carried(known: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """What traffic to it may reach. One whose prefix says only that it carries another is as that one."""
+    """The addresses that traffic to it may reach. If its prefix only marks an embedded address, that address alone
+    counts."""
     if isinstance(known, IPv4Address):
         yield known
     elif carried := known.ipv4_mapped or (IPv4Address(known.packed[-4:]) if known in _NAT64 else None):

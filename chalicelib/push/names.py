@@ -1,4 +1,4 @@
-"""Finds the addresses of names, for no longer than a call may take."""
+"""Resolves names to addresses, within the time of a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.push.addresses import literal
 from chalicelib.push.wire import LeftS
 
 RESOLVING_MAX = 64
-"""Look-ups under way at once in an instance: a name server that does not answer must not gather threads without end."""
+"""Look-ups under way at once in an instance, so that a name server that does not respond cannot pile up threads."""
 
 Resolve = Callable[[str, int], Sequence[str]]
 """The addresses of a name. Raises OSError."""
@@ -23,9 +23,9 @@ def resolved(host: str, port: int) -> list[str]:
 
 
 class Names:
-    """Each look-up has a thread of its own, since the resolver of the system takes no time-out: it goes on for some ten
-    seconds for a caller that has given up. All callers of a host wait for one look-up, so that a name server that does
-    not answer holds up those of its own names alone."""
+    """Each look-up has its own thread, since the system's resolver has no time-out and continues for some ten seconds
+    after its caller has given up. All callers of a host share one look-up, so that an unresponsive name server holds up
+    only its own names."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve

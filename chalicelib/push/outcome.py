@@ -1,4 +1,4 @@
-"""What the answer of a consumer says about the messages of a call."""
+"""The outcome of a call: which messages the consumer's response acks and nacks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import field
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
-from chalicelib.base import strict_json
-from chalicelib.base.fields import encodable, shown
-from chalicelib.base.limits import NACK_DELAY_MS_MAX, REASON_CHARS_MAX, SECOND_MS
-from chalicelib.base.records import record
+from chalicelib.core.base import strict_json
+from chalicelib.core.base.fields import encodable, shown
+from chalicelib.core.base.limits import NACK_DELAY_MS_MAX, REASON_CHARS_MAX, SECOND_MS
+from chalicelib.core.base.records import record
 from chalicelib.push.outside import Answer
 
 GONE = 410
@@ -27,8 +27,8 @@ class Failed:
 
 @record
 class Outcome:
-    """`failed`: by message id; the others are acked. `is_gone`: the consumer is there no more. `has_failed`: the call
-    itself has, and so all of its messages. `retry_after_ms`: when the consumer wants the next call."""
+    """`failed`: by message id; the others are acked. `is_gone`: the consumer no longer exists. `has_failed`: the call
+    failed, and so did all its messages. `retry_after_ms`: the wait that the consumer asks for."""
 
     failed: Mapping[str, Failed] = field(default_factory=dict)
     is_gone: bool = False
@@ -37,8 +37,8 @@ class Outcome:
 
 
 def judge(answer: Answer, message_ids: Sequence[str], now: int) -> Outcome:
-    """A 2xx acks all messages but those that its body reports. Any other answer, none, and a report that cannot be
-    understood nack all of them; a 410 nacks none."""
+    """A 2xx acks all messages except those that its body reports. A 410 nacks none. Any other response, none, or an
+    invalid report nacks all of them."""
     if answer.status == GONE:
         return Outcome(is_gone=True)
     reason = answer.trouble or f"status {answer.status}"
@@ -53,8 +53,8 @@ def judge(answer: Answer, message_ids: Sequence[str], now: int) -> Outcome:
 
 
 def _reported(body: bytes, message_ids: Sequence[str]) -> dict[str, Failed]:
-    """The messages that failed. Raises ValueError, since acking a message that failed would lose it. A body that names
-    no report may be anything, but JSON may spell the name with escapes."""
+    """The messages that failed. Raises ValueError, since acking a message that failed would lose it. A body without a
+    report may be anything, but JSON may spell the report's name with escapes."""
     if _FAILURES.encode() not in body and b"\\u" not in body:
         return {}
     try:
@@ -85,7 +85,7 @@ def _failure(report: Any, message_ids: Collection[str]) -> tuple[str, Failed]:
 
 
 def retry_after_ms(header: str | None, now: int) -> int | None:
-    """The wait that a `Retry-After` asks for, in seconds or as a date. None without one that can be read."""
+    """The wait in a `Retry-After`, given in seconds or as a date. None if there is none, or it is invalid."""
     text = (header or "").strip()
     if text.isdecimal():
         return min(int(text[:12]) * SECOND_MS, NACK_DELAY_MS_MAX)

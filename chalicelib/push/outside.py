@@ -1,4 +1,4 @@
-"""What a push needs of the world outside the table, injected so that it runs in a simulation."""
+"""The ports of a push to the world outside the table, injected so that it runs in a simulation."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Protocol
 
-from chalicelib.base.limits import MIB
-from chalicelib.base.records import record
+from chalicelib.core.base.limits import MIB
+from chalicelib.core.base.records import record
 
 ANSWER_BYTES_MAX = MIB
-"""How much of an answer is read: a report on 256 messages, each with a reason, is a tenth of it."""
+"""How many bytes of a response the push reads: a report on 256 messages, each with a reason, is a tenth of it."""
 
 
 @record
 class Answer:
-    """The answer of a consumer. `status`: that of HTTP; 200 for a function that returns. None: there was no answer, and
+    """The response of a consumer. `status`: of HTTP; 200 for a function that returns. None: there was no response, and
     `trouble` says why. `retry_after`: the header."""
 
     status: int | None
@@ -35,7 +35,7 @@ class Crew(Protocol):
     def start(self, task: Callable[[], None]) -> None: ...
 
     def join(self) -> None:
-        """Returns when all of them are done."""
+        """Returns when all tasks are done."""
 
 
 class Threads:
@@ -59,8 +59,8 @@ Invoke = Callable[[str, bytes, int], Answer]
 """Takes a function's name or ARN, a payload and a time-out in ms."""
 
 Wake = Callable[[str, bool], None]
-"""Has `Dispatcher.run` run for a topic, here or in another instance, and does not wait for it. Takes the topic's name,
-and whether the run stays for what is due later. Never raises."""
+"""Starts `Dispatcher.run` for a topic, here or in another instance, and does not wait for it. Takes the topic's name,
+and whether the run stays for messages that are due later. Never raises."""
 
 
 @record
@@ -80,4 +80,4 @@ def _unreachable(*_call: object) -> Answer:
 
 
 NOWHERE = Outside(post=_unreachable, invoke=_unreachable, wake=lambda _topic_name, _is_staying: None)
-"""For an instance that calls nobody."""
+"""For an instance that makes no calls."""

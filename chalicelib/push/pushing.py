@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.push import Push
-from chalicelib.catalogue.signing_key import SigningKey
-from chalicelib.consuming import Consuming
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.push import Push
+from chalicelib.core.catalogue.signing_key import SigningKey
+from chalicelib.core.consuming import Consuming
 from chalicelib.push import addresses
 from chalicelib.push.courier import secret_text
 from chalicelib.push.dispatcher import Dispatcher

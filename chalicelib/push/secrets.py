@@ -1,25 +1,23 @@
-"""The secrets of a group: made, listed and deleted. They stand in the group's item, so each change demands that neither
-a setting nor a secret has changed since it was read.
-
-Where the signing keys are kept elsewhere, a secret is derived from one of them, and the item has the name of that key
-alone: nothing in the table signs anything.
+"""Makes, lists and deletes the secrets of a group. The group's item holds them, so each change demands that no setting
+or secret has changed since it was read. If the signing keys are stored outside the table, a secret is derived from one
+of them, and the item has only the name of that key: nothing in the table can sign.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from chalicelib.base.errors import InvalidField, NotFound
-from chalicelib.base.fields import quoted
-from chalicelib.base.limits import PUSH_SECRETS_MAX
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import Group, keep_secrets
-from chalicelib.catalogue.push import Secret
-from chalicelib.catalogue.signing_key import SigningKey, derived, name_of
-from chalicelib.catalogue.topic import Topic
-from chalicelib.store.paging import place_of, token_of
-from chalicelib.table.writes import Refused
+from chalicelib.core.base.errors import InvalidField, NotFound
+from chalicelib.core.base.fields import quoted
+from chalicelib.core.base.limits import PUSH_SECRETS_MAX
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.group import Group, keep_secrets
+from chalicelib.core.catalogue.push import Secret
+from chalicelib.core.catalogue.signing_key import SigningKey, derived, name_of
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.store.paging import place_of, token_of
+from chalicelib.core.table.writes import Refused
 
 _ID_BYTES = 8
 _ID_PATTERN = f"[0-9a-f]{{{2 * _ID_BYTES}}}"
@@ -29,27 +27,27 @@ _DOMAIN = b"push-secret"
 
 
 class Keyring:
-    """Turns secrets as they are stored into those that sign."""
+    """Turns stored secrets into the keys that sign."""
 
     def __init__(self, signing_key: SigningKey) -> None:
         self._signing_key = signing_key
 
     def made(self, topic_id: str, runtime: Runtime) -> Secret:
-        """A new secret, as it is stored."""
+        """A new secret, in its stored form."""
         secret_id = runtime.entropy(_ID_BYTES).hex()
         is_derived = self._signing_key.is_kept_elsewhere
         value = name_of(self._signing_key.of(topic_id)) if is_derived else runtime.entropy(_SECRET_BYTES)
         return Secret(secret_id, value, runtime.now())
 
     def opened(self, topic_id: str, secrets: Sequence[Secret]) -> list[Secret]:
-        """As they sign: those whose key is there. Raises StoreUnavailable."""
+        """The secrets in the form that signs, except those whose signing key was removed. Raises StoreUnavailable."""
         keys = {name_of(key): key for key in self._signing_key.accepted(topic_id)}
         opened = [secret._replace(value=_value(topic_id, secret, keys)) for secret in secrets]
         return [secret for secret in opened if secret.value]
 
 
 def _value(topic_id: str, secret: Secret, keys: Mapping[bytes, bytes]) -> bytes:
-    """Empty if the key that it is derived from is not there any more."""
+    """Empty if the key that it is derived from was removed."""
     if len(secret.value) == _SECRET_BYTES:
         return secret.value
     key = keys.get(secret.value)
@@ -62,13 +60,16 @@ class Secrets:
         self._keyring = keyring
 
     def make(self, topic: Topic, group_name: str) -> Secret:
-        """The secret, as it signs. Raises GroupNotFound, and InvalidField if the group has as many as it can have."""
+        """The new secret, in the form that signs. Raises GroupNotFound, and InvalidField if the group already has the
+        maximum."""
         made = self._keyring.made(topic.id, self._runtime)
         [opened] = self._keyring.opened(topic.id, [made])
 
         def changed(group: Group) -> Sequence[Secret]:
             if len(group.secrets) >= PUSH_SECRETS_MAX:
-                raise InvalidField(f"group '{group_name}' has {PUSH_SECRETS_MAX} secrets, the most; delete one first")
+                raise InvalidField(
+                    f"group '{group_name}' has {PUSH_SECRETS_MAX} secrets, the maximum; delete one first"
+                )
             return (*group.secrets, made)
 
         self._change(topic, group_name, changed)

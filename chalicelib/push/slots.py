@@ -1,9 +1,10 @@
-"""The slots of a pushed group: whoever holds one makes calls, one at a time, so at most `concurrency` are under way.
+"""The slots of a pushed group. A run that holds a slot makes one call at a time, so at most `concurrency` calls are
+under way.
 
-A slot is an item that names its holder and until when it holds. A take demands the slot as it was read; whatever the
-holder writes later demands its own token. So a late take meets a slot that has changed since, and a late renewal or
-release one that another holds. A pause is an item beside the slots: calls have failed, and no instance makes another
-before it is over; then one slot alone tries.
+A slot is an item with its holder's token and the end of the hold. A take demands that the slot is unchanged since it
+was read; later writes of the holder demand its own token. So a late take finds a changed slot, and a late renewal or
+release one that another run holds. A pause is an item beside the slots: after failed calls, no instance makes another
+before the pause ends; then only one slot tries.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from chalicelib.base.limits import CLOCKS_APART_MS, DAY_MS, MINUTE_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
-from chalicelib.base.records import record
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.push import Push
-from chalicelib.store import Range
-from chalicelib.table import keys
-from chalicelib.table.writes import Absent, Equals, Guard, Item, Key, Refused, RemoveItem, Set, Write
+from chalicelib.core.base.limits import CLOCKS_APART_MS, DAY_MS, MINUTE_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
+from chalicelib.core.base.records import record
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.push import Push
+from chalicelib.core.store import Range
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Absent, Equals, Guard, Item, Key, Refused, RemoveItem, Set, Write
 
 LEASE_SPARE_MS = 15 * SECOND_MS
-"""How much longer than its call a batch is leased: it is read before and settled after."""
+"""How much longer than its call the lease of a batch lasts, to read it before and settle it after."""
 SLOT_SPARE_MS = LEASE_SPARE_MS + 10 * SECOND_MS
-"""How much longer than a call a slot is held. It is renewed once it is not held for a further batch: every ten
-seconds."""
+"""How much longer than a call a run holds its slot. It renews the slot when the hold does not cover another batch:
+every ten seconds."""
 PAUSE_MS_MAX = MINUTE_MS
 _HELD_MS_MAX = PUSH_TIMEOUT_MS_MAX + SLOT_SPARE_MS + CLOCKS_APART_MS
-"""What is held for longer was written by a clock that was ahead, and does not count. So are pauses."""
+"""A longer hold or pause was written by a clock that was ahead, and does not count."""
 _TOKEN_CHARS = 8
 
 
@@ -43,7 +44,7 @@ class Slot:
 
 @record
 class Pause:
-    """Calls have failed `failures` times one after another, and there are none until `until_ms`."""
+    """`failures` calls have failed in a row; no calls are made until `until_ms`."""
 
     key: Key
     failures: int = 0
@@ -57,7 +58,7 @@ class Pause:
         return now < self.until_ms <= now + _HELD_MS_MAX
 
     def failed(self, wait_ms: int, now: int) -> Write:
-        """One more failure. Calls that fail at once count once."""
+        """The pause after one more failure. Concurrent failures count once."""
         same: Guard = Equals(("failures",), self.failures) if self.failures else Absent(("failures",))
         until_ms = now + min(wait_ms, PAUSE_MS_MAX)
         made = (Set(("failures",), self.failures + 1), Set(("until",), until_ms), Set(("ttl",), _ttl(until_ms)))
@@ -72,8 +73,8 @@ class Slots:
         self._store, self._runtime = env.store, env.runtime
 
     def take(self, group: Group, push: Push) -> tuple[Slot | None, Pause]:
-        """A free slot, and the group's pause. None: calls pause, or all slots are held. While calls fail, one slot is
-        all there is."""
+        """A free slot, and the group's pause. None: calls pause, or all slots are held. While calls fail, there is only
+        one slot."""
         partition = keys.push_partition(group.topic_id, group.id)
         items = {item["sk"]: item for item in self._store.read([Range(partition, keys.FIRST, keys.LAST)])[0]}
         pause_key = keys.push_pause(group.topic_id, group.id)
@@ -92,7 +93,7 @@ class Slots:
         return None, pause
 
     def kept(self, slot: Slot, push: Push) -> Slot | None:
-        """The slot, held long enough for another batch. None: another caller holds it, or it is one too many now."""
+        """The slot, held long enough for another batch. None: another run holds it, or `concurrency` was lowered."""
         if slot.number >= push.concurrency:
             return None
         now = self._runtime.now()
@@ -110,7 +111,7 @@ class Slots:
             self._store.write(hold(replace(slot, until_ms=self._runtime.now())))
 
     def pause(self, pause: Pause, wait_ms: int) -> None:
-        """Has all instances wait before their next call to the group."""
+        """Makes all instances wait before their next call to the group."""
         with suppress(Refused):
             self._store.write(pause.failed(wait_ms, self._runtime.now()))
 
@@ -120,13 +121,13 @@ class Slots:
 
 
 def take(slot: Slot, before: Item | None) -> Write:
-    """Takes the slot if it is as it was read."""
+    """Takes the slot if it is unchanged since it was read."""
     same: Guard = Equals(("until",), before["until"]) if before else Absent(("until",))
     return Write(slot.key, (same,), (Set(("by",), slot.token), *_until(slot)), landed=lambda item: _is_held(slot, item))
 
 
 def hold(slot: Slot) -> Write:
-    """Changes until when the holder holds it."""
+    """Changes the end of the holder's hold."""
     same = (Equals(("by",), slot.token),)
     return Write(slot.key, same, _until(slot), landed=lambda item: _is_held(slot, item))
 
@@ -140,5 +141,5 @@ def _is_held(slot: Slot, item: Item) -> bool:
 
 
 def _ttl(until_ms: int) -> int:
-    """A day later, in seconds: no caller writes that late what it has read before."""
+    """A day later, in seconds: no caller writes that late after its read."""
     return (until_ms + DAY_MS) // SECOND_MS

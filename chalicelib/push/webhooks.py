@@ -1,8 +1,8 @@
-"""Posts to URLs. The addresses of a name are checked at every call, and the connection goes to one that was checked: a
-name that resolves to something else a moment later reaches nothing. Redirects are not followed, nothing is repeated.
+"""Posts to URLs. Each call checks the addresses of a name and connects to a checked one, so a name that resolves
+differently a moment later has no effect. It follows no redirects and retries nothing.
 
-One deadline bounds a call. Before each step that waits, the socket's time-out is set to what is left, so no step needs
-another thread to end it, whichever object owns the socket by then. Only the resolver of the system takes no time-out:
+One deadline bounds a call. Before each step that waits, it sets the socket's time-out to the time left, so no step
+needs another thread to end it, whichever object owns the socket by then. Only the system's resolver has no time-out:
 see `names`."""
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from socket import IPPROTO_TCP, TCP_NODELAY, create_connection, socket
 from ssl import SSLContext, create_default_context
 from typing import Any
 
-from chalicelib.base.fields import Label
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.push import split_url
+from chalicelib.core.base.fields import Label
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.push import split_url
 from chalicelib.push.addresses import is_allowed
 from chalicelib.push.names import Names, Resolve, resolved
 from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
@@ -59,7 +59,7 @@ class Webhooks:
             return _answer(connection)
 
     def _connected(self, server: tuple[str, str, int], addresses: Sequence[str], left_s: LeftS) -> socket:
-        """A connection to the first address that takes one. Its certificate must be that of the name. `server`: scheme,
+        """A connection to the first address that accepts one. Its certificate must match the name. `server`: scheme,
         name and port."""
         scheme, host, port = server
         trouble: Exception = OSError(f"{host} has no address")
@@ -72,7 +72,7 @@ class Webhooks:
         raise trouble
 
     def _opened(self, connected: socket, host: str | None, left_s: LeftS) -> socket:
-        """The connection, ready for a request. `host`: whose certificate it must have; None: it is not secured."""
+        """The connection, ready for a request. `host`: the name that its certificate must match; None: no TLS."""
         with ExitStack() as failing:
             failing.callback(connected.close)
             connected.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
@@ -83,7 +83,7 @@ class Webhooks:
 
     @cached_property
     def _tls(self) -> SSLContext:
-        """Made once, since it reads all authorities that the machine trusts."""
+        """Made once, since it reads all certificate authorities of the machine."""
         return create_default_context()
 
     def _left_s(self, until_ms: int) -> float:

@@ -1,4 +1,4 @@
-"""A connected socket as `http.client` uses it, on which no step outlives a deadline."""
+"""A connected socket for `http.client` on which no step outlives a deadline."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from chalicelib.push.outside import ANSWER_BYTES_MAX
 
 WIRE_BYTES_MAX = 8 * ANSWER_BYTES_MAX
-"""How much of an answer is received: in chunks of a byte each, it is six times as long as its content."""
+"""How many bytes of a response are received. In chunks of one byte, a response is six times as long as its content."""
 
 
 LeftS = Callable[[], float]
-"""The seconds left of a call, asked before each step that waits. Raises TimeoutError if none are."""
+"""Returns the seconds left of a call, before each step that waits. Raises TimeoutError if none are."""
 
 
 class Wire(io.RawIOBase):
-    """Whoever made the socket closes it."""
+    """Its creator closes the socket."""
 
     def __init__(self, connected: socket, left_s: LeftS) -> None:
         self._socket, self._left_s, self._received = connected, left_s, 0

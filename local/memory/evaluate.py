@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.table import writes
+from chalicelib.core.table import writes
 
 NOTHING = object()
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from chalicelib.base.errors import StoreUnavailable
-from local.memory.disk import Disk
-from local.memory.private import FolderUnusable
+from chalicelib.core.base.errors import StoreUnavailable
+from local.memory.disk import Disk, FolderUnusable
 from local.memory.store import MemoryStore
 
 _opened: list[MemoryStore] = []

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.base.limits import KIB
-from chalicelib.table import writes
-from chalicelib.table.writes import Item, Write
+from chalicelib.core.base.limits import KIB
+from chalicelib.core.table import writes
+from chalicelib.core.table.writes import Item, Write
 from local.memory.evaluate import NOTHING, find
 
 _CONTAINER_BYTES, _ELEMENT_BYTES = 3, 1

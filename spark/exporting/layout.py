@@ -32,7 +32,8 @@ _ARN = "arn:aws:dynamodb:local:000000000000:table/"
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`at_ms`: the instant that it shows; of an incremental one (`from_ms` is given) the end of its time."""
+    """`at_ms`: the instant of the table's state; for an incremental export (`from_ms` is given), the end of its
+    period."""
 
     root: Path
     id: str
@@ -53,7 +54,7 @@ class Export:
         return (self.folder.parent if self.is_incremental else self.folder) / "data"
 
     def file(self, number: int) -> Path:
-        """The path of a data file. No other export uses the same name."""
+        """The path of a data file. Names are unique over all exports."""
         return self.data / f"{self.id.replace('-', '')}{number:05d}.json.gz"
 
 
@@ -127,14 +128,14 @@ def begin(export: Export) -> None:
 
 
 def remove(export: Export, files: Iterable[Path]) -> None:
-    """Removes everything that was begun: the export's folder, and these data files."""
+    """Removes an unfinished export: its folder, and these data files."""
     for path in files:
         path.unlink(missing_ok=True)
     shutil.rmtree(export.folder, ignore_errors=True)
 
 
 def finish(export: Export, files: Sequence[Written], ended_ms: int) -> None:
-    """Writes the manifests: until then, the folder is no export to any reader."""
+    """Writes the manifests. Before that, readers do not see the folder as an export."""
     listed = b"".join(orjson.dumps(_listed(export, file)) + b"\n" for file in files)
     _write(export.folder, "manifest-files", listed)
     _write(export.folder, "manifest-summary", orjson.dumps(_summary(export, files, ended_ms)))

@@ -1,7 +1,7 @@
 """Exports a table: all of it, or the changes since the last export into the same folder.
 
-A scan is no snapshot. The time of an export is its beginning: writes during the export may or may not be in it. The
-table does not record when an item was written, so an incremental export has the time when the change was noticed.
+A scan is not a snapshot. The time of an export is its beginning: writes during the export may or may not be in it. The
+table does not record when an item was written, so an incremental export has the time when it found the change.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`folder`: of the export; None: nothing has changed, and there is none. `items`: in the table. `changed`,
-    `deleted`: of an incremental one."""
+    """`folder`: of the export; None: there is none, since nothing has changed. `items`: in the table. `changed`,
+    `deleted`: of an incremental export."""
 
     folder: Path | None
     items: int
@@ -44,7 +44,7 @@ class Done:
 def export_table(
     table: Table, root: Path, files: int, segments: int, is_incremental: bool, progress: Progress = lambda _: None
 ) -> Done:
-    """Raises `BadInput`, `OSError`; then there is no export, nor a part of one."""
+    """Raises `BadInput`, `OSError`; then it leaves no export, not even a part."""
     at_ms = time.time_ns() // 1_000_000
     with State(root) as state:
         from_ms = _since(state, table, root) if is_incremental else None
@@ -125,14 +125,14 @@ class _Writer:
         return self._export.at_ms * 1_000
 
     def _write(self, keys: Typed, line: bytes) -> None:
-        """All items of one partition key lie in one file, as in an export of AWS."""
+        """Writes all items of one partition key to one file, as AWS does."""
         partition = orjson.dumps(keys[self._table.keys[0]], default=in_base64)
         self._files[zlib.crc32(partition) % len(self._files)].write(line)
 
 
 def _without_keys(item: Typed) -> Typed:
-    """Removes the key that signs receipts, those that sign the calls of a pushed group, and hashes of tokens' secrets.
-    They do not leave the table: files are copied, and no reader needs them there."""
+    """Removes the key that signs receipts, the keys that sign calls of pushed groups, and the hashes of tokens'
+    secrets. They must not leave the table: files get copied, and no reader needs them."""
     if item.items() >= _SECRET.items() and "value" in item:
         return {**item, "value": {"S": REDACTED}}
     if item["pk"].get("S", "").startswith("group#") and "secrets" in item:

@@ -2,13 +2,13 @@
 
     0   done
     1   bad input, or it failed: one line on stderr, and no table is changed but the quarantine
-    2   `audit` only: something that must always hold does not
+    2   `audit` only: an invariant does not hold
     64  wrong arguments
     130 interrupted
 
-What a job writes becomes part of the tables in one commit at its end: all of it, or nothing. Only what cannot be read
-of an export is committed at once. What a job writes elsewhere (`replay`, `search --out`), and what the jobs that
-`incremental` and `pipeline` run have done before one fails, stays.
+A job commits its rows to the tables in one commit at its end: all of them, or none. Only unreadable input of an export
+is committed at once. Output elsewhere (`replay`, `search --out`) stays, and so do the commits of jobs that
+`incremental` and `pipeline` ran before one failed.
 
 A job is `if __name__ == "__main__": sys.exit(main(Job(name, about, run)))`. `run` receives a `Run` and returns the
 summary, or an `Outcome` if the exit code is not 0.
@@ -34,7 +34,7 @@ DONE, FAILED, VIOLATED, INTERRUPTED = 0, 1, 2, 130
 
 
 class Outcome(NamedTuple):
-    """`text`: the result, for the summary. `where`: the place that was written, if any."""
+    """`text`: the result, for the summary. `where`: the written place, if any."""
 
     text: str
     where: str = ""
@@ -68,7 +68,7 @@ def main(job: Job, arguments: Sequence[str] | None = None, context: Context | No
     except KeyboardInterrupt:
         print(f"{job.name}: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:  # whatever it is, an operator reads one line
+    except Exception as error:  # an operator reads one line, whatever the error
         if given.traceback:
             raise
         print(f"{job.name}: {_said(error)}", file=sys.stderr)
@@ -96,7 +96,7 @@ def _outcome(job: Job, given: argparse.Namespace, context: Context) -> Outcome:
 
 
 def parser(job: Job) -> argparse.ArgumentParser:
-    """The parser of the arguments that all jobs share, and of the job's own."""
+    """The parser of the shared arguments and the job's own."""
     how = argparse.RawDescriptionHelpFormatter
     made = Parser(prog=job.name, description=job.about, formatter_class=how, allow_abbrev=False)
     if job.reads_export:

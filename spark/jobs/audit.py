@@ -25,7 +25,7 @@ from spark.transforms.audit.findings import SLACK_MS
 
 TABLE = "violations"
 SHOWN_MAX = 20
-"""Rows that are printed; the table has them all."""
+"""The most rows printed; the table has them all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -53,7 +53,7 @@ def run(run: Run) -> Outcome:
 
 
 def _demand_finished(root: Place) -> None:
-    """A run of an older release that died while it replaced partitions has left some of their rows aside."""
+    """Raises if a run of an older release crashed while it replaced partitions and left some of their rows aside."""
     if any(name.startswith(f"{MESSAGES}-") and name.endswith(".old") for name in (root / _UNFINISHED).names()):
         raise BadInput(
             f"a run of an older release has died, and {root / _UNFINISHED} has some of its messages: run the job"
@@ -62,7 +62,7 @@ def _demand_finished(root: Place) -> None:
 
 
 def _remove(tables: Tables, messages: list[str]) -> None:
-    """Removes what the new tables do not have any more. What tells the old layout goes last."""
+    """Removes files that the new tables no longer have. Files that mark the old layout go last."""
     root, version = tables.root, tables.newest()
     for name in messages:
         (root / MESSAGES / name).delete()
@@ -87,7 +87,7 @@ def _converted(root: Place, names: list[str]) -> tuple[list[Written], Known]:
 
 
 def _with(batch: pa.RecordBatch, **values: str) -> pa.RecordBatch:
-    """The rows as this layout has them. Columns that are newer than they are null."""
+    """The rows in this layout. Columns added since are null."""
     names = [field for field in to_arrow_schema(schemas.MESSAGES) if field.name != "date"]
     fields = [*names, pa.field("export", pa.string())]
     columns = [

@@ -35,7 +35,7 @@ it again until it can be read, or is removed."""
 
 _MANIFEST = "manifest-summary.json"
 _DATA = "data"
-"""The folder of data files: of a full export in its own, of incremental ones beside them."""
+"""The folder of data files: inside a full export's folder, and beside those of incremental exports."""
 _TABLE = "arrived"
 _ARRIVED = to_arrow_schema(schemas.ARRIVED)
 
@@ -57,7 +57,7 @@ def run(run: Run) -> Outcome:
 
 
 def _done(run: Run) -> set[str]:
-    """The ids of the exports that were read."""
+    """The ids of the exports read so far."""
     if not run.parts(_TABLE):
         return set()
     rows = run.tables.arrow(_TABLE, _ARRIVED, where=pc.field("is_done"))
@@ -71,8 +71,8 @@ def _arrived(folder: Place, done: set[str]) -> list[tuple[str, Place]]:
 
 
 def _exports(folder: Place, done: set[str]) -> Iterator[Place]:
-    """The exports in the folder, at any depth. Folders of exports that are done and of data files are not opened: these
-    become more each day."""
+    """The exports in the folder, at any depth. Does not open folders of finished exports and of data files, whose
+    number grows each day."""
     is_export = (folder / _MANIFEST).size() is not None
     if is_export:
         yield folder
@@ -84,7 +84,7 @@ def _exports(folder: Place, done: set[str]) -> Iterator[Place]:
 
 
 def _time(export: Place) -> str:
-    """The export's time as its manifest has it; empty if it has none, which the job messages reports."""
+    """The export's time in its manifest; empty if it has none, which the job `messages` reports."""
     try:
         demand_in(export, export / _MANIFEST)
         summary = orjson.loads((export / _MANIFEST).read())

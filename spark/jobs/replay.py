@@ -69,8 +69,8 @@ def run(run: Run) -> Outcome:
 
 
 def _plan(run: Run, is_begun: bool) -> DataFrame:
-    """The messages that this run sends, as selected when it began. Spark writes the plan, and a mark when it is
-    whole."""
+    """The messages that this run sends, selected at its beginning. Spark writes the plan, and a mark when it is
+    complete."""
     plan = run.tables.root / f"replay/run={run.given.run_id}/plan"
     if (plan / "_SUCCESS").size() is None:
         if is_begun:

@@ -28,7 +28,7 @@ from spark.report import sections
 from spark.report.page import Section, Tile, page
 
 _ID = re.compile(r"([0-9]{13,14})-[0-9a-zA-Z]+")
-"""An export's id begins with the instant at which it was asked for, in ms."""
+"""An export's id begins with the instant of its request, in ms."""
 DAYS = 31
 _BY_EXPORT = {
     "violations": schemas.VIOLATIONS,
@@ -80,7 +80,7 @@ def run(run: Run) -> Outcome:
 
 
 def _tables(run: Run, export_id: str) -> dict[str, pa.Table | None]:
-    """The rows of this export, or of the last days that there are; None: its job has not run."""
+    """The rows of this export, or of the last days; None: its job has not run."""
     version = run.tables.newest()
 
     def read(table: str, schema: StructType, parts: Collection[str]) -> pa.Table | None:
@@ -109,7 +109,7 @@ def _subtitle(export_id: str) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """Replaces the page only when all of it is written."""
+    """Replaces the page only once it is complete."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         beside = out.with_name(f".{out.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Shows how long requests took to be taken and answered, and how many were not answered in time."""
+"""Shows how long consumers took to pop and answer requests, and how many got no answer in time."""
 
 from __future__ import annotations
 

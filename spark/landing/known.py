@@ -1,5 +1,5 @@
-"""Which messages the table `messages` has: of each queue, intervals of offsets. An entry is there with all of its
-messages or with none, so it need not be unpacked to know."""
+"""The messages that the table `messages` has, as intervals of offsets for each queue. It has all messages of an entry
+or none, so a look-up need not unpack the entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SCHEMA = pa.schema([("topic_id", pa.string()), ("queue", pa.int32()), ("start", pa.int64()), ("end", pa.int64())])
-"""`start` to `end`, of which `end` is not one."""
+"""From `start` to before `end`."""
 
 Queue = tuple[str, int]
 Interval = tuple[int, int]
@@ -72,7 +72,8 @@ class Known:
         return self.with_([other]).messages < self.messages + other.messages
 
     def has(self, entries: pa.RecordBatch) -> pa.BooleanArray:
-        """Of each entry, whether its messages are there: a batch with `topic_id`, `queue`, `offset` and `count`."""
+        """For each entry, whether its messages are there. Takes a batch with `topic_id`, `queue`, `offset` and
+        `count`."""
         is_there = np.zeros(len(entries), bool)
         for queue, first, end in _runs(entries):
             if intervals := self._by_queue.get(queue):
@@ -84,8 +85,8 @@ class Known:
 
 
 def _runs(rows: pa.RecordBatch, breaks: npt.NDArray[np.bool_] | bool = False) -> Iterator[tuple[Queue, int, int]]:
-    """Where rows of one queue follow each other: the queue, the first row, and the one after the last. `breaks`:
-    between which rows a run ends in any case."""
+    """Runs of adjacent rows of one queue: the queue, the first row, and the one after the last. `breaks`: where a run
+    always ends."""
     if not len(rows):
         return
     topics = pc.dictionary_encode(rows["topic_id"])

@@ -1,4 +1,4 @@
-"""What a task does with some data files of an export: it reads each once."""
+"""The task that reads some data files of an export, each once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """`root`: of the tables. `run`: the name of the run, for its folder aside. `known`: the files that say which
-    messages are there. `buckets`: into how many the entries are divided whose messages lie in payload items; 0: no
-    messages are wanted."""
+    """`root`: of the tables. `run`: the name of the run, for its folder of set-aside data. `known`: the files that list
+    known messages. `buckets`: the number of buckets for entries whose messages are in payload items; 0: skip
+    messages."""
 
     root: Place
     run: str
@@ -48,8 +48,8 @@ class Landing:
 
 
 class Landed(NamedTuple):
-    """Counts of messages: `known`, in entries that are known, and `found`, in the others. `new`: the places of the
-    latter; fewer than `found` if an entry was there twice."""
+    """Counts of messages: `known`, in known entries, and `found`, in the others. `new`: the places of the latter; fewer
+    than `found` if an entry came twice."""
 
     written: list[Written]
     aside: list[Written]

@@ -21,17 +21,17 @@ from spark.reading.manifest import DataFile
 SCHEMA = to_arrow_schema(item_schemas.ITEMS)
 
 _KEY = b'"pk":{"S":"'
-"""As exports spell it. Within a text the quotes would be escaped, so it stands nowhere else."""
+"""The key as exports spell it. Quotes inside a text are escaped, so it occurs nowhere else."""
 _BULK_KINDS = {prefix.encode(): kind for prefix, kind in PREFIXES.items() if kind in KINDS}
 _PREFIX_BYTES_MAX = max(map(len, _BULK_KINDS)) + len("#")
 
 TROUBLES_MAX = 10_000
-"""Unreadable lines of a file, each of which the quarantine has: some MB. A file with more of them is none of an export,
-and a small one may unpack to millions."""
+"""Unreadable lines of a file that go into the quarantine: some MB. A file with more is not from an export, and a small
+one may unpack to millions of lines."""
 
 
 class FileReader:
-    """Iterate once: `item_schemas.ITEMS`. `troubles` has what cannot be read so far."""
+    """Iterate once, over `item_schemas.ITEMS`. `troubles` has the unreadable lines so far."""
 
     def __init__(self, file: DataFile, is_incremental: bool) -> None:
         self._file, self._is_incremental = file, is_incremental
@@ -52,8 +52,8 @@ class FileReader:
                 return
 
     def _bulk_kind(self, line: bytes) -> str | None:
-        """The kind of an item that is read in bulk. None: its line is read by itself, perhaps because its key is not
-        spelled as usual."""
+        """The kind of an item that is read in bulk. None: its line is read alone, for example because its key has an
+        unusual spelling."""
         at = line.find(_KEY)
         if at < 0 or (self._is_incremental and b'"NewImage":' not in line):
             return None

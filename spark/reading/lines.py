@@ -1,5 +1,5 @@
-"""The lines of a compressed data file, some at a time, while it is read: memory does not grow with the file, or with
-what it unpacks to. Empty lines are none: they cost next to nothing, and are not counted."""
+"""The lines of a compressed data file, some at a time: memory grows neither with the file nor with its unpacked size.
+Empty lines cost next to nothing, and are not counted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from spark.reading.manifest import DataFile
 
 _READ_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
-"""Decompressed: large enough for columns to pay, small beside what a worker has."""
+"""The decompressed size: large enough for columns to pay off, small compared with a worker's memory."""
 _LINES_AT_ONCE = 1 << 16
-"""A block of items has fewer lines: what is held of one does not depend on how short they are."""
+"""The most lines in a block, which bounds memory however short the lines are. A block of items has fewer."""
 _ITEM_BYTES_MIN = 32
-"""No item's line is shorter. Where the average line is, many are empty: they are skipped without an object."""
+"""The shortest line of an item. If the average line is shorter, many are empty, and are skipped without an object
+each."""
 LINE_BYTES_MAX = 8 << 20
 """The longest line accepted, noticed at the end of a block. An item has 400 KB at most, and typed JSON has up to nine
 bytes for each of them (a list of empty texts); with the old image of an incremental export that makes 7.1 MiB."""
@@ -34,7 +35,7 @@ Line = tuple[int, bytes]
 
 
 class Trouble(NamedTuple):
-    """A row of the quarantine, but for the file. `line` 0: the file as a whole."""
+    """A row of the quarantine without the file. `line` 0: the file as a whole."""
 
     line: int
     reason: str
@@ -73,7 +74,7 @@ class LineReader:
         self._compare(base64.b64encode(digest.digest()).decode())
 
     def _lines(self, text: bytes) -> Iterator[list[Line]]:
-        """Those of a text of whole lines, which ends without the last one's end."""
+        """The lines of a text of whole lines, without a line end at the end."""
         first, count = self._passed + 1, text.count(b"\n") + 1
         self._passed += count
         is_sparse = len(text) < count * _ITEM_BYTES_MIN
@@ -107,7 +108,7 @@ class LineReader:
 
 
 def _full(text: bytes, first: int) -> Iterator[Line]:
-    """The lines that are not empty, slowly for each, and at once past those that are."""
+    """The non-empty lines, one by one; skips runs of empty lines at once."""
     number, at = first, 0
     for found in _FULL.finditer(text):
         number += text.count(b"\n", at, found.start())

@@ -1,7 +1,7 @@
 """Sends a plan of messages, in its order, each once.
 
-A batch is noted in the journal before it is sent, and noted again once it is stored. In between it is in doubt, when
-the answer was lost or the sender died. What becomes of a doubt depends on how old it is:
+The sender records a batch in the journal before it sends it, and again once it is stored. In between the batch is in
+doubt, if the response was lost or the sender crashed. The age of a doubt decides what happens:
 
     up to `DEDUP_SURE_MS`     the batch is sent again. Every message has a `dedup_id` made of the run and its own id,
                               which the service knows for five minutes: what is stored stays as it is
@@ -9,9 +9,9 @@ the answer was lost or the sender died. What becomes of a doubt depends on how o
                               late request can store any of it. The topic is read from just before the first attempt
                               on; what of the batch is there, by its property, is not sent again, the rest is
 
-The property is `decant-replay-id`. Reading only proves something where the topic still has what was stored then, so
-behind its retention the doubt is for a person to settle (`--doubtful`), and nothing is sent. All this takes for granted
-that the clocks of the sender and of the service are less than `SKEW_MS` apart.
+The property is `decant-replay-id`. Reading proves something only while the topic still has the messages of that time.
+After its retention, an operator must settle the doubt (`--doubtful`), and nothing is sent. All this assumes that the
+clocks of the sender and the service are less than `SKEW_MS` apart.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ DEDUP_MS = 5 * 60_000
 """How long the service remembers a `dedup_id`."""
 DEDUP_SURE_MS = DEDUP_MS - 2 * SKEW_MS
 SETTLED_MS = DEDUP_MS + 60_000 + 2 * SKEW_MS
-"""How long a produce call that died may still finish: as long as its `dedup_id` is valid, and the duration of one call
-more."""
+"""How long a crashed produce call may still finish: while its `dedup_id` is valid, plus the duration of one call."""
 
 BATCH_MAX = 100
 BATCH_BYTES_MAX = 1_000_000
@@ -42,7 +41,7 @@ PAUSE_MS, PAUSE_MS_MAX = 500, 10_000
 """Between attempts, doubling."""
 
 Message = dict[str, Any]
-"""A message as the service accepts it, and `id`: its id in the archive."""
+"""A message for the service, and `id`: its id in the archive."""
 
 
 class Target(Protocol):
@@ -60,7 +59,7 @@ class Clock:
 
 class Sender:
     """`rate`: messages a second. `say`: called with the number stored after each batch. `doubtful`: the operator's
-    decision for a batch whose doubt has grown old, `SEND` or `SKIP`."""
+    decision about a batch with an old doubt, `SEND` or `SKIP`."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class Sender:
 
     def run(self, plan: Iterable[Message]) -> int:
         """Sends the messages of the plan that are not stored. Returns how many it has sent. Raises `BadInput` if it
-        cannot go on; the same run may be resumed."""
+        cannot continue; the same run can be resumed."""
         before = self._journal.stored
         batch: list[Message] = []
         for index, message in enumerate(plan):

@@ -146,7 +146,7 @@ def requests(rows: pa.Table | None) -> Section:
 
 
 def _of_replies(timed_out: int, calls: int, wrong: int, slowest_ms: float | None) -> str:
-    """The headline: how long replies took says little where some calls got none."""
+    """The headline. The duration of replies says little if some calls got none."""
     if wrong:
         return f"{formats.count(wrong)} wrong"
     if timed_out:
@@ -195,7 +195,7 @@ def delays(days: pa.Table | None, waiting: pa.Table | None) -> Section:
 
 
 def _of_lateness(p99s_ms: list[float], overdue: float, early: float) -> tuple[str, str, str]:
-    """Headline, verdict and tone: how late the delivered ones were says little while others wait."""
+    """Headline, verdict and tone. The lateness of delivered messages says little while others wait."""
     if early:
         return f"{formats.count(early)} early", "Some were delivered early, which must never happen.", "bad"
     if overdue:
@@ -273,7 +273,7 @@ def _steps(rows: pa.Table, step_ms: int, value: str, function: str) -> list[tupl
 
 
 def _columns(*titles: str) -> list[Column]:
-    """Columns with these titles; a title that ends with `#` is that of a column of numbers."""
+    """Columns with these titles. A title that ends with `#` marks a column of numbers."""
     return [Column(title.removesuffix("#"), title.endswith("#")) for title in titles]
 
 

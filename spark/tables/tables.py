@@ -1,4 +1,4 @@
-"""The tables at one place: what they hold, and how a run changes them."""
+"""The tables at one place: their content, and the changes of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark.files import Place
 from spark.tables.versions import FOLDER, Change, Part, Parts, Version, Versions
 
 SCRATCH = "_scratch"
-"""Folder of what a run keeps aside until it ends."""
+"""The folder for data that a run sets aside until it ends."""
 _LOCK, _WORKERS = "_lock", "_workers"
 _AT_WORK = b"at work"
 OURS = re.compile(r"_?[a-z][a-z_]*/(date|export|part)=[^/]+/([a-z_]+-)?[0-9a-f]{32}\.parquet")
@@ -34,7 +34,7 @@ class Tables:
 
     @property
     def workers_lock(self) -> str | None:
-        """A file here that each process of a run holds a lock on while it lives."""
+        """A local file that each process of a run locks while it lives."""
         return (self.root / _WORKERS).path if self.root.is_local else None
 
     def newest(self) -> Version:
@@ -73,7 +73,7 @@ class Tables:
     def arrow(
         self, table: str, schema: pa.Schema, parts: Collection[str] | None = None, where: pc.Expression | None = None
     ) -> pa.Table:
-        """The columns of `schema`, of the rows for which `where` holds. For what fits into memory."""
+        """The columns of `schema` of the rows for which `where` holds. They must fit into memory."""
         paths = self.places(self.demand(table), table, parts)
         if not paths:
             return schema.empty_table()
@@ -88,15 +88,15 @@ class Tables:
             made = partial(self._demand_files, made)
         version, unnamed = self.versions.commit(made)
         if self._lock:
-            with suppress(OSError):  # it is done; what stays, the next run removes
+            with suppress(OSError):  # the commit is done; the next run removes the rest
                 self._remove(unnamed)
                 self.versions.forget(version.number)
         return version
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keeps other runs on this machine from these tables. If the last one died, removes what it left. Raises
-        `BadInput` if one is at work. In S3 nobody is kept out: there the versions alone tell runs apart."""
+        """Locks these tables against other runs on this machine, and removes the remains of a crashed run. Raises
+        `BadInput` if another run holds the lock. S3 has no lock: there only the versions separate runs."""
         if not self.root.is_local:
             self._begin()
             yield
@@ -156,8 +156,8 @@ class Tables:
         return made
 
     def _begin(self) -> None:
-        """Makes the first version, of no tables, before there are any files: so files without a version are not a run's
-        that has died, but tables whose versions were lost, and nobody may remove them."""
+        """Makes the first version, without tables, before any files. Files without a version are therefore not a
+        crashed run's but tables whose versions were lost, which nobody may remove."""
         if self.versions.newest().number or self._is_of_older_layout():
             return
         if any(OURS.fullmatch(each.name) for each in self.root.files()):

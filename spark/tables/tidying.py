@@ -1,4 +1,4 @@
-"""Keeps the tables small: a day's many small files become few, and what no version names is removed."""
+"""Keeps the tables small: joins a day's many small files, and removes files that no version names."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from spark.tables.versions import FOLDER, Change, Part, Version
 from spark.tables.writing import PartWriter, Written, read_rows
 
 FILES_MAX = 8
-"""A partition may have so many small files."""
+"""The most small files of a partition before they are joined."""
 _SMALL_BYTES = 32 << 20
 _JOINED_BYTES_MAX = 256 << 20
 _CLOCK = ".now-"
 
 Group = tuple[str, list[str]]
-"""A partition, and the names of files in it that are to become one."""
+"""A partition, and the names of its files to join into one."""
 Joined = tuple[Group, list[Written]]
 
 
 def small_parts(version: Version, table: str) -> list[Group]:
-    """What should be joined of the table."""
+    """The groups of files of the table to join."""
     groups: list[Group] = []
     for name, part in sorted(version.parts(table).items()):
         small = [file for file in part.files if file.bytes < _SMALL_BYTES]
@@ -36,7 +36,7 @@ def small_parts(version: Version, table: str) -> list[Group]:
 
 
 def joined(folder: Place, open_writer: Callable[[], PartWriter], group: Group) -> Joined:
-    """Writes the rows of a group anew. `folder`: of the table."""
+    """Writes the rows of a group to a new file. `folder`: of the table."""
     part, names = group
     writer = open_writer()
     for batch in read_rows([folder / part / name for name in names]):
@@ -45,7 +45,8 @@ def joined(folder: Place, open_writer: Callable[[], PartWriter], group: Group) -
 
 
 def replacement(table: str, results: Iterable[Joined]) -> Callable[[Version], Change]:
-    """The change that puts the joined files in the place of the small ones. It raises `BadInput` if these are gone."""
+    """The change that replaces the small files by the joined ones. It raises `BadInput` if the small files no longer
+    exist."""
 
     def change(newest: Version) -> Change:
         parts = dict(newest.parts(table))

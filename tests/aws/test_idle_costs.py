@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from chalicelib import wiring
-from chalicelib.protocols.functions import SWEEPS
-from infra.alarms import ALARM
+from chalicelib.doors.functions import SWEEPS
 from infra.packaging import Package, complete
 from infra.stage import read_stage
+from infra.templates import ALARM
 from tests.support.client import Client
 from tests.support.ministack import ROOT
 

@@ -1,6 +1,6 @@
 """The rights of each function, held against what its code calls: enough, and not more.
 
-The calls are recorded over the embedded store, where every request meets a cold instance. Most come from the stories
+The calls are recorded over moto, where every request meets a cold instance. Most come from the stories
 that run on every store.
 """
 
@@ -21,19 +21,17 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api import OPERATIONS
-from chalicelib.base.limits import DAY_MS, MINUTE_MS
-from chalicelib.base.runtime import system
+from chalicelib.core.base.limits import DAY_MS, MINUTE_MS
+from chalicelib.core.store import Store
+from chalicelib.core.store.dynamodb import boto
+from chalicelib.core.upkeep import rounds
+from chalicelib.core.upkeep import sweeps as upkeep
+from chalicelib.doors.sqs.registry import moves_of, queues_of
 from chalicelib.push.outside import Answer
-from chalicelib.store import Store
-from chalicelib.store.dynamodb import boto, table
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.upkeep import rounds
-from chalicelib.upkeep import sweeps as upkeep
-from infra.merging import load, merged
-from infra.stage import PARTS
-from local import embedded
+from infra.templates import PARTS, load, merged
 from tests.http import test_on_every_store as on_every_store
 from tests.sqs.client import queue
+from tests.support import moto_aws
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
@@ -41,8 +39,8 @@ from tests.support.orders import noise
 from tests.support.recorded_calls import SWEEPS, ColdClient, Recorder, Use
 from tests.support.small import small_pages
 
-TABLE, BUCKET = "recorded", "recorded"
-"""Of their own: the clock goes far here, and sweeps note in the table when they ran."""
+TABLE = BUCKET = "recorded"
+"""Of their own: the calls of their clients are recorded."""
 
 ROLES = {
     "ApiHandlerRole": {operation.id for operation in OPERATIONS.values() if operation.asks_store},
@@ -139,7 +137,9 @@ def whoever_delivers_packs_due_bodies_anew(client: Client) -> None:
 
 def sweeps_stop_on_their_way(client: Client) -> None:
     """And note where. Time is over after a page of one topic."""
-    client.topic(f"a{uuid4().hex}")
+    for _ in range(2):
+        a_pushed_topic_is_woken(client)
+    client.clock.sleep(DAY_MS)
     with patch.object(rounds, "_PAGE", 1), patch.object(upkeep, "SWEEP_MS", -1):
         sweeps = client.api.service.sweeps
         for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
@@ -162,8 +162,8 @@ def dead_messages_move_with_their_bodies(client: Client) -> None:
     client.clock.sleep(DAY_MS)
     assert client.api.service.sweeps.revive().done
     service = client.api.service
-    service.moves.tasks.start(service.sqs_queues.current(dead), None, 1, uuid4().hex)
-    assert client.api.service.sweeps.move(client.api.service.moves).done == 2
+    moves_of(service).tasks.start(queues_of(service).current(dead), None, 1, uuid4().hex)
+    assert client.api.service.sweeps.move(moves_of(client.api.service)).done == 2
 
 
 def an_alarm_is_raised(client: Client) -> None:
@@ -256,11 +256,7 @@ def recorder(template: Any) -> Recorder:
     with pytest.MonkeyPatch.context() as monkey:
         monkey.setattr(boto, "connect", lambda *arguments: recorder.listening(connect(*arguments)))
         monkey.setattr(on_every_store, "TABLE", TABLE)
-        embedded.start()
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        dynamodb = boto.connect("dynamodb")
-        table.ensure(dynamodb, TABLE)
-        store = DynamoStore(boto.Boto(dynamodb), TABLE, system(), boto.connect("s3"), BUCKET)
+        store = moto_aws.store(TABLE)
         with recorder.recording():
             for story in STORIES:
                 told(story, store, clock, recorder)
@@ -274,6 +270,7 @@ def recorder(template: Any) -> Recorder:
 
 def told(story: Callable[..., object], store: Store, clock: Clock, recorder: Recorder) -> None:
     """One after another, on one clock."""
+    moto_aws.empty(TABLE)
     outside = replace(Consumer([Answer(200)] * 9).outside(), wake=recorder.wake)
     client = ColdClient(store, clock, uuid4().int, outside)  # type: ignore[arg-type]
     wanted = inspect.signature(story).parameters

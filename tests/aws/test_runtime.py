@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from chalicelib import VERSION
-from chalicelib.base.limits import BODY_BYTES_MAX
-from infra.commit import commit
+from chalicelib.core.base.limits import BODY_BYTES_MAX
+from infra.packaging import commit
 from tests.support import events, runtime_api
 from tests.support.events import FRONTS, Json, Sent
 from tests.support.ministack import ROOT, Ministack, tool
@@ -239,7 +239,7 @@ def test_a_cold_start_stays_within_its_budget(unpacked: Path, store: dict[str, s
     ],
 )
 def test_the_service_is_built_when_a_function_starts(settings: dict[str, str], is_built: bool) -> None:
-    program = "import sys, app; print('chalicelib.store.dynamodb.client' in sys.modules)"
+    program = "import sys, app; print('chalicelib.core.store.dynamodb.client' in sys.modules)"
     variables = runtime_api.environment(ROOT, DECANT_ACCESS="none", **settings)
     said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=variables, capture_output=True, check=True)
     assert said.stdout.decode().strip() == str(is_built)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from infra.fronts import ANY, UNKNOWN, WAITS
 from infra.packaging import Package, complete
 from infra.stack import WITH_MESSAGES
-from infra.stage import ACCESSES, INFRA, Stage, read_stage
+from infra.stage import ACCESSES, Stage, read_stage
+from infra.templates import ANY, INFRA, UNKNOWN, WAITS
 from tests.support.ministack import ROOT, tool
 
 EXAMPLES = INFRA / "examples"

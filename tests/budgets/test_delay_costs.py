@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from chalicelib.delays.decision import PROMOTED_MAX
+from chalicelib.core.delays.decision import PROMOTED_MAX
 from local.memory.meter import Meter
 from tests.budgets.shop import QUEUES, Shop, within
 from tests.support.orders import noise, orders

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import KIB, SECOND_MS
+from chalicelib.core.base.limits import KIB, SECOND_MS
 from local.memory.meter import Meter
 from tests.budgets.shop import CALLS, QUEUES, Shop, backlog, within
 from tests.support.instances import instance

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.base.limits import SECOND_MS, WAIT_MS_MAX
-from chalicelib.consuming.waiters import IDLE_POLL_MS_MAX, POLL_MS_MAX
+from chalicelib.core.base.limits import SECOND_MS, WAIT_MS_MAX
+from chalicelib.core.consuming.waiters import IDLE_POLL_MS_MAX, POLL_MS_MAX
 from tests.budgets.shop import Shop
 
 LOOKS_IF_EVERY_200_MS = 103

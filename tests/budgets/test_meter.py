@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from chalicelib.api import Api
-from chalicelib.base.limits import KIB
-from chalicelib.base.runtime import system
-from chalicelib.store import Keys, Range
-from chalicelib.store.dynamodb import table
-from chalicelib.store.dynamodb.boto import Boto
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.table.writes import Key
+from chalicelib.core.base.limits import KIB
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store import Keys, Range
+from chalicelib.core.store.dynamodb import table
+from chalicelib.core.store.dynamodb.boto import Boto
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.table.writes import Key
 from local.memory.sizes import item_bytes, read_units, write_units
 from local.memory.store import MemoryStore
 from tests.budgets.shop import QUEUES

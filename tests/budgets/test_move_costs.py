@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib import wiring
+from chalicelib.doors.sqs.registry import moves_of
 from local.memory.meter import Meter
 from tests.sqs.client import Sqs
 from tests.support.client import Client
@@ -84,8 +85,8 @@ def test_a_message_that_its_topic_still_has_costs_no_unit_more(yard: Yard, count
 def test_a_sweep_without_tasks_costs_few_reads(yard: Yard) -> None:
     yard.client.clock.sleep(600_000)
     service = yard.client.api.service
-    service.sweeps.move(service.moves)
+    service.sweeps.move(moves_of(service))
     before = yard.client.store.meter.copy()
-    service.sweeps.move(service.moves)
+    service.sweeps.move(moves_of(service))
     cost = yard.client.store.meter.since(before)
     assert (cost.write_units, cost.read_units) == (0, 2.5)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.runtime import Runtime
+from chalicelib.core.base.runtime import Runtime
 from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore

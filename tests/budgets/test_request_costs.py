@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from chalicelib.base.errors import ReplyTimeout
+from chalicelib.core.base.errors import ReplyTimeout
 from tests.budgets.shop import CALLS, Shop, within
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks import crowds, many, servers
 from chalicelib.api import Api
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store.dynamodb import boto, table
+from chalicelib.core.store.dynamodb.client import open_client
+from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.service import Service
-from chalicelib.store.dynamodb import boto, table
-from chalicelib.store.dynamodb.client import open_client
-from chalicelib.store.dynamodb.store import DynamoStore
 
 TRAFFIC = ("produce 1", "pop 1", "pop of nothing")
 ALIKE = {

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.api import OPERATIONS
-from chalicelib.base.runtime import system
-from chalicelib.protocols import entrance
-from chalicelib.telemetry.record import asked_store, count, used
-from chalicelib.telemetry.telemetry import Telemetry
+from chalicelib.core.base.runtime import system
+from chalicelib.core.telemetry.record import asked_store, count, used
+from chalicelib.core.telemetry.telemetry import Telemetry
+from chalicelib.doors import dispatch
 from local.memory.meter import Meter
 from tests.support.client import Client, Topic
 
@@ -82,7 +82,7 @@ def test_a_trace_costs_what_is_said() -> None:
 def test_a_log_line_takes_little_of_the_time_of_its_request() -> None:
     client = Client()
     client.topic("orders")
-    call = entrance.Call(OPERATIONS["produce"], ["orders"], lambda: {"messages": [{"body": "x" * 200}]}, {})
+    call = dispatch.Call(OPERATIONS["produce"], ["orders"], lambda: {"messages": [{"body": "x" * 200}]}, {})
     telemetry = Telemetry(system())
     telemetry.log_to(lambda _: None, "decant-dev")
 
@@ -93,4 +93,4 @@ def test_a_log_line_takes_little_of_the_time_of_its_request() -> None:
             count("produced", 1, "orders")
             record.status = 200
 
-    assert seconds_of(observe) <= SHARE_MAX * seconds_of(lambda: entrance.answer(call))
+    assert seconds_of(observe) <= SHARE_MAX * seconds_of(lambda: dispatch.answer(call))

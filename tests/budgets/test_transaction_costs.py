@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base.limits import HALF_MESSAGES_MAX
+from chalicelib.core.base.limits import HALF_MESSAGES_MAX
 from local.memory.meter import Meter
 from tests.budgets.shop import Shop, within
 from tests.support.orders import orders

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.errors import DecantError
-from chalicelib.base.fields import Label
-from chalicelib.base.limits import BACKOFF_MS, NACK_DELAY_MS_MAX
-from chalicelib.catalogue import backoff
-from chalicelib.catalogue.backoff import Backoff
-from chalicelib.catalogue.group import DEFAULTS
+from chalicelib.core.base.errors import DecantError
+from chalicelib.core.base.fields import Label
+from chalicelib.core.base.limits import BACKOFF_MS, NACK_DELAY_MS_MAX
+from chalicelib.core.catalogue import backoff
+from chalicelib.core.catalogue.backoff import Backoff
+from chalicelib.core.catalogue.group import DEFAULTS
 
 LABEL = Label("backoff_ms")
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib import cursors
-from chalicelib.base.cache import BoundedCache, Caches
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.lease import Lease
-from chalicelib.log import payloads, reader
-from chalicelib.log.segment import Entry, Segment
-from chalicelib.table.writes import Key
+from chalicelib.core import cursors
+from chalicelib.core.base.cache import BoundedCache, Caches
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.lease import Lease
+from chalicelib.core.log import payloads, reader
+from chalicelib.core.log.segment import Entry, Segment
+from chalicelib.core.table.writes import Key
 
 
 def cache() -> BoundedCache[str]:

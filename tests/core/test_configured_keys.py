@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from chalicelib.base.errors import RequestNotFound, StoreUnavailable
-from chalicelib.base.limits import INVISIBLE_MS_MAX
-from chalicelib.catalogue.configured_keys import FAILED_MS, HEARD_MS, REREAD_MS, RETRY_MS, ConfiguredKeys
-from chalicelib.catalogue.signing_key import SigningKey
-from chalicelib.cursors.receipt import Receipt, Receipts
-from chalicelib.requests.correlation import Correlation, Correlations
+from chalicelib.core.base.errors import RequestNotFound, StoreUnavailable
+from chalicelib.core.base.limits import INVISIBLE_MS_MAX
+from chalicelib.core.catalogue.configured_keys import FAILED_MS, HEARD_MS, REREAD_MS, RETRY_MS, ConfiguredKeys
+from chalicelib.core.catalogue.signing_key import SigningKey
+from chalicelib.core.cursors.receipt import Receipt, Receipts
+from chalicelib.core.requests.correlation import Correlation, Correlations
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.errors import RequestNotFound
-from chalicelib.base.limits import CORRELATION_ID_CHARS_MAX, REPLY_TIMEOUT_MS_MAX
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.signing_key import SigningKey, signed
-from chalicelib.cursors.receipt import Receipt, Receipts, sign
-from chalicelib.requests.correlation import NONCE_BYTES, Correlation, Correlations
-from chalicelib.telemetry.telemetry import Telemetry
+from chalicelib.core.base.errors import RequestNotFound
+from chalicelib.core.base.limits import CORRELATION_ID_CHARS_MAX, REPLY_TIMEOUT_MS_MAX
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.signing_key import SigningKey, signed
+from chalicelib.core.cursors.receipt import Receipt, Receipts, sign
+from chalicelib.core.requests.correlation import NONCE_BYTES, Correlation, Correlations
+from chalicelib.core.telemetry.telemetry import Telemetry
 from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock
 

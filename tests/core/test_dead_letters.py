@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from chalicelib.base.limits import TAKEOVERS_MAX
-from chalicelib.base.message import Message
-from chalicelib.catalogue.group import Group
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.lease import Lease
-from chalicelib.dead_letters import redrive
-from chalicelib.dead_letters.bury import DEAD_TOGETHER_MAX, together
-from chalicelib.dead_letters.dead_letter import DeadLetter, put
-from chalicelib.dead_letters.move import COUNT, received_before
-from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX, by_cursor
-from chalicelib.table import keys
-from chalicelib.table.writes import Set
+from chalicelib.core.base.limits import TAKEOVERS_MAX
+from chalicelib.core.base.message import Message
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.lease import Lease
+from chalicelib.core.dead_letters import redrive
+from chalicelib.core.dead_letters.bury import DEAD_TOGETHER_MAX, together
+from chalicelib.core.dead_letters.dead_letter import DeadLetter, put
+from chalicelib.core.dead_letters.move import COUNT, received_before
+from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX, by_cursor
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Set
 
 
 def lease(start: int, count: int) -> Lease:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base.limits import STORED_LATE_MS_MAX
-from chalicelib.base.message import Message
-from chalicelib.delays.chain import remaining
-from chalicelib.delays.decision import (
+from chalicelib.core.base.limits import STORED_LATE_MS_MAX
+from chalicelib.core.base.message import Message
+from chalicelib.core.delays.chain import remaining
+from chalicelib.core.delays.decision import (
     DUE_KEPT_MS,
     NONE,
     PROMOTED_BYTES_MAX,
@@ -20,11 +20,11 @@ from chalicelib.delays.decision import (
     together,
     waiting_ttl,
 )
-from chalicelib.delays.promoter import first_due
-from chalicelib.delays.writer import Waiting
-from chalicelib.log.packing import unpack
-from chalicelib.log.segment import Entry
-from chalicelib.table.writes import Item
+from chalicelib.core.delays.promoter import first_due
+from chalicelib.core.delays.writer import Waiting
+from chalicelib.core.log.packing import unpack
+from chalicelib.core.log.segment import Entry
+from chalicelib.core.table.writes import Item
 
 NOW = 1_800_000_000_999
 SLOTS = [Slot(NOW + number, b"message%d" % number) for number in range(3)]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jmespath.exceptions import JMESPathError
 
-from chalicelib.base.errors import InvalidFilter
-from chalicelib.base.limits import EXPRESSION_CHARS_MAX, PROPERTIES_BYTES_MAX
-from chalicelib.base.message import Message
-from chalicelib.catalogue.filter_expressions import steps_max
-from chalicelib.catalogue.filters import Filter, parse
+from chalicelib.core.base.errors import InvalidFilter
+from chalicelib.core.base.limits import EXPRESSION_CHARS_MAX, PROPERTIES_BYTES_MAX
+from chalicelib.core.base.message import Message
+from chalicelib.core.catalogue.filter_expressions import steps_max
+from chalicelib.core.catalogue.filters import Filter, parse
 
 
 def message(properties: dict[str, str] | None = None) -> Message:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import KIB, OFFSET_MAX
-from chalicelib.log.segment import (
+from chalicelib.core.base.limits import KIB, OFFSET_MAX
+from chalicelib.core.log.segment import (
     HAS_ROOM,
     SEGMENT_FULL_BYTES,
     Entry,
@@ -19,9 +19,9 @@ from chalicelib.log.segment import (
     leave,
     reopen,
 )
-from chalicelib.log.tails import CROWDED_BYTES_MAX
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Write
+from chalicelib.core.log.tails import CROWDED_BYTES_MAX
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Write
 from local.memory.evaluate import after, holds
 from local.memory.sizes import item_bytes
 

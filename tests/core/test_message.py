@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.errors import DecantError, InvalidField, InvalidJson, MessageTooLarge, UnknownField
-from chalicelib.base.limits import (
+from chalicelib.core.base.errors import DecantError, InvalidField, InvalidJson, MessageTooLarge, UnknownField
+from chalicelib.core.base.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
     KEY_BYTES_MAX,
@@ -23,10 +23,10 @@ from chalicelib.base.limits import (
     QUEUES_MAX,
     TAG_CHARS_MAX,
 )
-from chalicelib.base.message import carried_bytes, message_id, parse_message_id
-from chalicelib.catalogue.topic import Topic
-from chalicelib.producing.new_message import parse, parse_batch
-from chalicelib.store.paging import positions_of, positions_token
+from chalicelib.core.base.message import carried_bytes, message_id, parse_message_id
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.producing.new_message import parse, parse_batch
+from chalicelib.core.store.paging import positions_of, positions_token
 
 QUEUES = 4
 TOPIC = Topic("orders", "t", 0, queues=QUEUES)

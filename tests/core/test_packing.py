@@ -11,8 +11,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.cache import Caches
-from chalicelib.base.limits import (
+from chalicelib.core.base.cache import Caches
+from chalicelib.core.base.limits import (
     INSTANT_MS_MAX,
     KIB,
     MESSAGE_OVERHEAD_BYTES,
@@ -20,11 +20,11 @@ from chalicelib.base.limits import (
     RESPONSE_JSON_BYTES_MAX,
     TTL_MS_MAX,
 )
-from chalicelib.base.message import LOST, Message, Stored
-from chalicelib.base.response_size import Space
-from chalicelib.log.packing import PLAIN, ZSTD, pack, unpack
-from chalicelib.log.payloads import Payloads, payload_keys
-from chalicelib.log.segment import PIECE_BYTES_MAX, Entry, pieces_of
+from chalicelib.core.base.message import LOST, Message, Stored
+from chalicelib.core.base.response_size import Space
+from chalicelib.core.log.packing import PLAIN, ZSTD, pack, unpack
+from chalicelib.core.log.payloads import Payloads, payload_keys
+from chalicelib.core.log.segment import PIECE_BYTES_MAX, Entry, pieces_of
 from local.memory.sizes import value_bytes
 from local.memory.store import MemoryStore
 from tests.support.late_store import LateStore

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from chalicelib.base.limits import IDLE_CONSUMER_MS
-from chalicelib.catalogue.group import Group
-from chalicelib.cursors.cursor import Cursor, RetryPage
-from chalicelib.cursors.lease import ACKED, SET_ASIDE_UNTIL_MS, Lease, mark
-from chalicelib.cursors.progress import QueueProgress, of_group, progress, total
-from chalicelib.table import keys
+from chalicelib.core.base.limits import IDLE_CONSUMER_MS
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.cursors.cursor import Cursor, RetryPage
+from chalicelib.core.cursors.lease import ACKED, SET_ASIDE_UNTIL_MS, Lease, mark
+from chalicelib.core.cursors.progress import QueueProgress, of_group, progress, total
+from chalicelib.core.table import keys
 
 NOW = 1_000_000
 GROUP = Group("t", "g", "gid", [0, 0], 0, mode="broadcast")

@@ -8,7 +8,7 @@ import time
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from chalicelib.catalogue.push import Push, Secret, signing
+from chalicelib.core.catalogue.push import Push, Secret, signing
 from chalicelib.push.courier import secret_text, signed, webhook_id
 
 BODY = b'{"topic":"orders","messages":[{"body":"\xc3\xa4"}]}'

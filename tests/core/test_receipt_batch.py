@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
-from chalicelib.consuming.receipt_batch import CursorFull, Plan, ReceiptBatch, Seen
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor import Cursor, RetryPage, Standing
-from chalicelib.cursors.cursor_writes import LEASES_ROOM, Change, prolong, write
-from chalicelib.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark
-from chalicelib.cursors.receipt import Receipt
-from chalicelib.table import keys
+from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
+from chalicelib.core.consuming.receipt_batch import CursorFull, Plan, ReceiptBatch, Seen
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.cursor import Cursor, RetryPage, Standing
+from chalicelib.core.cursors.cursor_writes import LEASES_ROOM, Change, prolong, write
+from chalicelib.core.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark
+from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.table import keys
 from local.memory.evaluate import after, holds
 from tests.core.test_cursor import paths
 

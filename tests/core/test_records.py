@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pytest
 
-from chalicelib.base.records import mutable, record
+from chalicelib.core.base.records import mutable, record
 
 
 @record

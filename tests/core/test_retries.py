@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import LEASES_MAX
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor import Cursor, RetryPage
-from chalicelib.cursors.lease import ACKED, Lease, mark
-from chalicelib.cursors.retries import (
+from chalicelib.core.base.limits import LEASES_MAX
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.cursor import Cursor, RetryPage
+from chalicelib.core.cursors.lease import ACKED, Lease, mark
+from chalicelib.core.cursors.retries import (
     RETRY_PAGE_LEASES,
     RETRY_PAGES_MAX,
     RETRY_SOON_MS,
@@ -24,8 +24,8 @@ from chalicelib.cursors.retries import (
     retries_of,
     surplus,
 )
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Set, Write
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Set, Write
 from local.memory.evaluate import after, holds
 
 NOW = 1_000_000

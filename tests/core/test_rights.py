@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.access.rights import VERBS, Need, Verb, allow, allow_somewhere, parse
-from chalicelib.base.errors import DecantError
-from chalicelib.base.fields import Label
-from chalicelib.base.limits import RIGHTS_MAX
+from chalicelib.core.access.rights import VERBS, Need, Verb, allow, allow_somewhere, parse
+from chalicelib.core.base.errors import DecantError
+from chalicelib.core.base.fields import Label
+from chalicelib.core.base.limits import RIGHTS_MAX
 
 WHOLE: tuple[str | None, str | None] = (None, None)
 

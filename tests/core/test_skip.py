@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.cache import Caches
-from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.claim_plan import pick
-from chalicelib.consuming.request import Pop
-from chalicelib.consuming.skip import Skipper
-from chalicelib.consuming.view import QueueView
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.log.segment import SEGMENT_FULL_BYTES, Entry, Segment
-from chalicelib.table.writes import Key
+from chalicelib.core.base.cache import Caches
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.claim_plan import pick
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.consuming.skip import Skipper
+from chalicelib.core.consuming.view import QueueView
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.log.segment import SEGMENT_FULL_BYTES, Entry, Segment
+from chalicelib.core.table.writes import Key
 from tests.support.clock import START_MS, Clock
 
 RUNTIME: Any = Clock().runtime()

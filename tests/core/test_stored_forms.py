@@ -6,21 +6,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from chalicelib.base.limits import DEDUP_MS
-from chalicelib.base.message import Message
-from chalicelib.catalogue.topic import Topic
-from chalicelib.delays import decision as delays
-from chalicelib.delays.decision import Decision, Slot
-from chalicelib.log import packing, segment
-from chalicelib.log.segment import Entry, Segment
-from chalicelib.producing import dedup
-from chalicelib.producing.key_hash import queue_of_key
+from chalicelib.core.base.limits import DEDUP_MS
+from chalicelib.core.base.message import Message
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.delays import decision as delays
+from chalicelib.core.delays.decision import Decision, Slot
+from chalicelib.core.log import packing, segment
+from chalicelib.core.log.segment import Entry, Segment
+from chalicelib.core.producing import dedup
+from chalicelib.core.producing.key_hash import queue_of_key
+from chalicelib.core.requests import reply
+from chalicelib.core.requests.correlation import Correlation
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Write
+from chalicelib.core.transactions.half import COMMITTED, ROLLED_BACK, Decided, TransactionId, Undecided
 from chalicelib.push import slots
-from chalicelib.requests import reply
-from chalicelib.requests.correlation import Correlation
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Write
-from chalicelib.transactions.half import COMMITTED, ROLLED_BACK, Decided, TransactionId, Undecided
 from local.memory.evaluate import after, allows
 from tests.core.test_correlation import CORRELATIONS
 

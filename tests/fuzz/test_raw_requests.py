@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.protocols.http.openapi import document
+from chalicelib.doors.http.openapi import document
 from tests.fuzz.cases import NAMES
 from tests.fuzz.judge import judge, judge_unrouted
 from tests.fuzz.test_documented_requests import fuzzed

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from chalicelib.admin.groups import OneQueue
-from chalicelib.base.deadline import one_call
-from chalicelib.base.errors import AlreadyDelivered, InvalidField, MessageNotFound, QueueFull, StoreUnavailable
-from chalicelib.base.message import Message
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.request import Pop
-from chalicelib.consuming.taker import Popped
-from chalicelib.producing.new_message import Sending
+from chalicelib.core.admin.groups import OneQueue
+from chalicelib.core.base.deadline import one_call
+from chalicelib.core.base.errors import AlreadyDelivered, InvalidField, MessageNotFound, QueueFull, StoreUnavailable
+from chalicelib.core.base.message import Message
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.consuming.taker import Popped
+from chalicelib.core.producing.new_message import Sending
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Asked, Cancelled, Delivered, Fact, Reset, Sent, Settled
 

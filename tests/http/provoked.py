@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chalicelib.api.admission import Demand
-from chalicelib.protocols.http import body as body_module
-from chalicelib.protocols.http import openapi
+from chalicelib.doors.http import openapi
+from chalicelib.doors.http import request as body_module
 from tests.support.client import ALL_RIGHTS, Answer, Client, receipts
 from tests.support.troubled_store import TroubledStore, broken, throttled_queue, unavailable
 

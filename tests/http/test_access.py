@@ -12,9 +12,9 @@ from app import app
 from chalicelib import wiring
 from chalicelib.api import OPERATIONS, Api
 from chalicelib.api.admission import Demand
-from chalicelib.base.fields import declarations
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
-from chalicelib.protocols.http.openapi import document
+from chalicelib.core.base.fields import declarations
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.doors.http.openapi import document
 from local.memory.store import MemoryStore
 from tests.http.provoked import Provoked
 from tests.support import documented, events
@@ -480,7 +480,7 @@ def test_the_stage_says_who_has_to_show_a_token(
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    assert wiring.demand() == demand
+    assert wiring.settings.demand == demand
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_a_stage_is_never_open_by_accident(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=named):
-        wiring.demand()
+        _ = wiring.settings.demand
 
 
 def test_the_first_token_is_made_without_showing_one() -> None:

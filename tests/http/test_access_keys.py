@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from chalicelib import wiring
-from chalicelib.access.callers import WrongSignature
 from chalicelib.api import Api
-from chalicelib.base.errors import Unauthenticated
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.access.callers import WrongSignature
+from chalicelib.core.base.errors import Unauthenticated
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.service import Service
 from tests.support.client import ALL_RIGHTS, Client, Json
 
@@ -149,4 +149,4 @@ def test_an_access_key_needs_a_signing_key_that_no_table_holds(
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    assert wiring.has_access_keys() is has_keys
+    assert wiring.settings.has_access_keys is has_keys

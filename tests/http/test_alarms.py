@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.admin.groups import GroupDetails, Groups
-from chalicelib.cursors.retries import RETRY_PAGE_LEASES
+from chalicelib.core.admin.groups import GroupDetails, Groups
+from chalicelib.core.cursors.retries import RETRY_PAGE_LEASES
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base.limits import MIB
+from chalicelib.core.base.limits import MIB
 from tests.support.client import Client, Group, Topic, bodies, offsets, receipts
 from tests.support.clock import Clock
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chalicelib.api import OPERATIONS
-from chalicelib.base.fields import declarations
-from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
+from chalicelib.core.base.fields import declarations
+from chalicelib.core.base.limits import INSTANT_MS_MAX, OFFSET_MAX
 from tests.http.provoked import Provoked
 from tests.support.client import Client, Group, Topic
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.errors import InvalidJson
-from chalicelib.protocols.http.body import parsed
+from chalicelib.core.base.errors import InvalidJson
+from chalicelib.doors.http.request import parsed
 
 SPACES = st.sampled_from(["", " ", "\t", "\r\n"])
 STRINGS = st.sampled_from(["a", "b", ":", "\\u003a", "\\u003A", "\\u0061", '\\":', "\\\\", "é", "{}"]).map(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS, RECEIPT_CHARS_MAX
+from chalicelib.core.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS, RECEIPT_CHARS_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets
 from tests.support.clock import Clock
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import HOUR_MS, KIB
-from chalicelib.dead_letters import move
-from chalicelib.dead_letters.move import Mover
-from chalicelib.table import keys
-from chalicelib.table.writes import Key
+from chalicelib.core.base.limits import HOUR_MS, KIB
+from chalicelib.core.dead_letters import move
+from chalicelib.core.dead_letters.move import Mover
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Key
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.orders import noise
@@ -349,7 +349,7 @@ def test_the_source_is_what_the_setting_says(topic: Topic, group: Group, reader:
     ("given", "text"),
     [
         ({"topic": "orders"}, "field 'dead_letters.topic' must be another topic than the group's own, 'orders'"),
-        ({"topic": "nowhere"}, "field 'dead_letters.topic' names no topic; it is \"nowhere\""),
+        ({"topic": "nowhere"}, "field 'dead_letters.topic' must name an existing topic; it is \"nowhere\""),
         ({"topic": "-"}, "field 'dead_letters.topic' must be a name that matches"),
         ({}, "field 'dead_letters.topic' must be a string; it is null"),
         ({"topic": "graves", "source": ""}, "field 'dead_letters.source' must be a name that matches"),

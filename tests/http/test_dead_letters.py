@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DEAD_MS, HOUR_MS, MESSAGE_JSON_BYTES_MAX, REASON_CHARS_MAX
-from chalicelib.base.message import carried_bytes
-from chalicelib.cursors.retries import PARKED_MAX
-from chalicelib.dead_letters import redrive as redrive_module
-from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX
-from chalicelib.dead_letters.redrive import REDRIVEN_LEASES_MAX
-from chalicelib.store import Keys, Read
-from chalicelib.table.writes import Item, Key
+from chalicelib.core.base.limits import DEAD_MS, HOUR_MS, MESSAGE_JSON_BYTES_MAX, REASON_CHARS_MAX
+from chalicelib.core.base.message import carried_bytes
+from chalicelib.core.cursors.retries import PARKED_MAX
+from chalicelib.core.dead_letters import redrive as redrive_module
+from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX
+from chalicelib.core.dead_letters.redrive import REDRIVEN_LEASES_MAX
+from chalicelib.core.store import Keys, Read
+from chalicelib.core.table.writes import Item, Key
 from tests.store.strict import StrictStore
 from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets, receipts
 from tests.support.clock import Clock

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
 from tests.store.strict import StrictStore
 from tests.support.client import Client, Topic, bodies
 from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable, unknown

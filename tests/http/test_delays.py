@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
-from chalicelib.base.message import message_id
-from chalicelib.delays.decision import PROMOTED_BYTES_MAX, PROMOTED_MAX, together
-from chalicelib.log.segment import Entry
+from chalicelib.core.base.limits import DELAY_MS_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
+from chalicelib.core.base.message import message_id
+from chalicelib.core.delays.decision import PROMOTED_BYTES_MAX, PROMOTED_MAX, together
+from chalicelib.core.log.segment import Entry
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chalicelib.api import OPERATIONS
-from chalicelib.base.fields import Declaration, declarations, encodable
+from chalicelib.core.base.fields import Declaration, declarations, encodable
 from tests.http.provoked import Provoked
 from tests.support.client import Answer
 

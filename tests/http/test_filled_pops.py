@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import MIB, TAKEOVERS_MAX
-from chalicelib.consuming import taker
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import MIB, TAKEOVERS_MAX
+from chalicelib.core.consuming import taker
 from tests.support.client import Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import Trouble, TroubledStore, unavailable

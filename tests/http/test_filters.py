@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import HOUR_MS
-from chalicelib.consuming import claim, skip
+from chalicelib.core.base.limits import HOUR_MS
+from chalicelib.core.consuming import claim, skip
 from tests.support.client import Client, Group, Json, Topic, bodies, offsets
 
 EU = {"expression": "tag == 'a' && properties.region == 'eu'"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import BACKOFF_MS
+from chalicelib.core.base.limits import BACKOFF_MS
 from tests.support.client import FRESH_QUEUE, Client, Group, Topic, bodies, failed
 from tests.support.clock import START_MS, Clock
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from chalicelib import hooks as hooks_module
 from chalicelib import wiring
-from chalicelib.base.errors import InvalidField, StoreUnavailable
-from chalicelib.base.message import Message
-from chalicelib.producing.hooks import SendHooks
+from chalicelib.core.base.errors import InvalidField, StoreUnavailable
+from chalicelib.core.base.message import Message
+from chalicelib.core.producing.hooks import SendHooks
+from chalicelib.hooks import on_send
 from tests.support.client import Client, Topic, bodies
 from tests.support.hooks import refuse_secrets
 from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable
@@ -112,8 +114,8 @@ def test_a_hook_before_that_fails_is_a_defect_and_nothing_is_stored(topic: Topic
 
 @pytest.fixture
 def embedded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(wiring, "_HOOKS", SendHooks())
-    monkeypatch.setattr(wiring, "store", lambda: TroubledStore())
+    monkeypatch.setenv("DECANT_STORE", "memory")
+    monkeypatch.setattr(wiring, "parts", wiring.Parts(open_memory=lambda _: TroubledStore()))
     wiring.use(None)
     yield
     wiring.use(None)
@@ -122,9 +124,9 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("embedded")
 def test_hooks_are_registered_where_the_process_begins_or_later() -> None:
     calls: list[str] = []
-    wiring.on_send(before=lambda *_: calls.append("before"))
+    on_send(before=lambda *_: calls.append("before"))
     api = wiring.api()
-    wiring.on_send(after=lambda *_: calls.append("after"))
+    on_send(after=lambda *_: calls.append("after"))
     api.put_topic("t", {})
     api.produce("t", {"messages": [{"body": "a"}]})
     assert calls == ["before", "after"]
@@ -184,3 +186,8 @@ def test_a_trace_of_a_later_version_is_taken_too(topic: Topic, header: str) -> N
 )
 def test_a_malformed_header_is_ignored(topic: Topic, header: str) -> None:
     assert traces(topic, header, {"body": "a"}) == [None]
+
+
+def test_programs_import_what_they_were_promised_from_one_module() -> None:
+    assert {*hooks_module.__all__} == {"AfterSend", "BeforeSend", "errors", "on_send", "outbox_item"}
+    assert all(hasattr(hooks_module, name) for name in hooks_module.__all__)

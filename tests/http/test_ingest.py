@@ -15,11 +15,11 @@ import pytest
 
 from app import ingest
 from chalicelib import wiring
-from chalicelib.base.errors import DecantError, InvalidField, StoreUnavailable
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, DEDUP_MS, MIB
-from chalicelib.protocols.ingest.delivery import NotStored
-from chalicelib.protocols.ingest.rules import parse
-from chalicelib.protocols.ingest.sources import UnknownEvent
+from chalicelib.core.base.errors import DecantError, InvalidField, StoreUnavailable
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, DEDUP_MS, MIB
+from chalicelib.doors.ingest.delivery import NotStored
+from chalicelib.doors.ingest.rules import parse
+from chalicelib.doors.ingest.sources import UnknownEvent
 from tests.support import aws_events as aws
 from tests.support.aws_events import Context, event
 from tests.support.client import Client, Json, Topic, bodies

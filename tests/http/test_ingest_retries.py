@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app import ingest
 from chalicelib import wiring
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.protocols.ingest.delivery import NotStored
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.doors.ingest.delivery import NotStored
 from tests.support import aws_events as aws
 from tests.support.client import Client, Json, Topic
 from tests.support.troubled_store import TroubledStore, unavailable
@@ -44,7 +44,7 @@ def setting() -> Iterator[None]:
         rules = [{"topic": "orders", "source": "s3", "body": "content"}, {"topic": "orders"}]
         patch.setenv("DECANT_INGEST", json.dumps(rules))
         patch.setenv("DECANT_INGEST_REJECTS", "rejects")
-        patch.setattr("chalicelib.protocols.ingest.delivery.BATCH_MESSAGES_MAX", 3)
+        patch.setattr("chalicelib.doors.ingest.delivery.BATCH_MESSAGES_MAX", 3)
         yield
     wiring.use(None)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.deadline import CALL_MS_MAX
-from chalicelib.base.limits import ENTRY_LATE_MS
+from chalicelib.core.base.deadline import CALL_MS_MAX
+from chalicelib.core.base.limits import ENTRY_LATE_MS
 from tests.support.client import Client, Topic, bodies
 from tests.support.troubled_store import TroubledStore, from_request, unavailable, unknown
 

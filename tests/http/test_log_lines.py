@@ -11,8 +11,8 @@ import pytest
 from app import app, ingest, pop
 from chalicelib import wiring
 from chalicelib.api.admission import Demand
-from chalicelib.protocols.ingest.sources import UnknownEvent
-from local.request import Head
+from chalicelib.doors.ingest.sources import UnknownEvent
+from local.http1 import Head
 from local.server import judge
 from tests.mqhttp.client import Mq
 from tests.mqhttp.keyed import Keyed as MqKeyed
@@ -251,13 +251,13 @@ def test_a_refused_request_tells_no_name_that_is_none(client: Client, log: Log) 
 def test_lines_are_on_in_lambda(environment: Json, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert wiring.is_logging() is expected
+    assert wiring.settings.is_logging is expected
 
 
 def test_any_other_choice_of_a_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECANT_LOG", "yes")
     with pytest.raises(ValueError, match="DECANT_LOG must be json or off; it is 'yes'"):
-        wiring.is_logging()
+        _ = wiring.settings.is_logging
 
 
 def test_a_closed_log_fails_no_request(topic: Topic) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base import deadline
-from chalicelib.consuming.waiters import POLL_MS_MAX
+from chalicelib.core.base import deadline
+from chalicelib.core.consuming.waiters import POLL_MS_MAX
 from tests.support.client import EMPTY, Group, Json, Topic, bodies, receipts
 from tests.support.clock import START_MS, Clock
 

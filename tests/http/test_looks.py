@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import IDLE_CONSUMER_MS, SECOND_MS, STORE_DEADLINE_MS
-from chalicelib.consuming.tour import LOOKED_AT
-from chalicelib.store import Keys
-from chalicelib.table import keys
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import IDLE_CONSUMER_MS, SECOND_MS, STORE_DEADLINE_MS
+from chalicelib.core.consuming.tour import LOOKED_AT
+from chalicelib.core.store import Keys
+from chalicelib.core.table import keys
 from tests.support.client import EMPTY, Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import START_MS, Clock
 from tests.support.troubled_store import Trouble, TroubledStore, unavailable

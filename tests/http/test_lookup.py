@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import MIB, OFFSET_MAX, RESPONSE_JSON_BYTES_MAX
+from chalicelib.core.base.limits import MIB, OFFSET_MAX, RESPONSE_JSON_BYTES_MAX
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.clock import START_MS, Clock
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOUR_MS, INLINE_BYTES_MAX, READ_TIMEOUT_MS, TAKEOVERS_MAX
-from chalicelib.consuming.claim import UNREADABLE_MS
-from chalicelib.log import payloads
-from chalicelib.log.segment import PIECE_BYTES_MAX
-from chalicelib.store import Keys, Read
-from chalicelib.table.writes import Item
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import HOUR_MS, INLINE_BYTES_MAX, READ_TIMEOUT_MS, TAKEOVERS_MAX
+from chalicelib.core.consuming.claim import UNREADABLE_MS
+from chalicelib.core.log import payloads
+from chalicelib.core.log.segment import PIECE_BYTES_MAX
+from chalicelib.core.store import Keys, Read
+from chalicelib.core.table.writes import Item
 from local.memory.store import MemoryStore
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.orders import noise

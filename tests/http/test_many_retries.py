@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.consuming.settle import Settler
-from chalicelib.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
-from chalicelib.store import Keys
-from chalicelib.table.writes import Item
+from chalicelib.core.consuming.settle import Settler
+from chalicelib.core.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
+from chalicelib.core.store import Keys
+from chalicelib.core.table.writes import Item
 from local.memory.sizes import item_bytes
 from tests.store.strict import StrictStore
 from tests.support.client import Client, Group, Json, Topic, failed, offsets

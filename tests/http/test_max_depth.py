@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DEDUP_MS, IDLE_CONSUMER_MS, RETENTION_MS_MIN, SECOND_MS
-from chalicelib.producing.depths import LOOK_MS
-from chalicelib.store import Range
+from chalicelib.core.base.limits import DEDUP_MS, IDLE_CONSUMER_MS, RETENTION_MS_MIN, SECOND_MS
+from chalicelib.core.producing.depths import LOOK_MS
+from chalicelib.core.store import Range
 from tests.support.client import Answer, Client, Group, Topic, bodies
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable

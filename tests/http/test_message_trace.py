@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from chalicelib.api.admission import Demand
-from chalicelib.base import deadline
-from chalicelib.base.limits import HOP_MS_MIN, TAKEOVERS_MAX
-from chalicelib.consuming import events
-from chalicelib.cursors import retries
-from chalicelib.reading import trace
+from chalicelib.core.base import deadline
+from chalicelib.core.base.limits import HOP_MS_MIN, TAKEOVERS_MAX
+from chalicelib.core.consuming import events
+from chalicelib.core.cursors import retries
+from chalicelib.core.reading import trace
 from tests.support.client import Client, Group, Json, Topic, failed
 from tests.support.clock import START_MS, Clock
 from tests.support.consumer import Consumer

@@ -9,11 +9,11 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.parser import text_string_to_metric_families
 
 from chalicelib import VERSION
-from chalicelib.admin import backlogs
 from chalicelib.api.about import Metrics
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, MINUTE_MS, PASSED_AT_ONCE_MAX
-from chalicelib.telemetry import totals
+from chalicelib.core.admin import backlogs
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, MINUTE_MS, PASSED_AT_ONCE_MAX
+from chalicelib.core.telemetry import totals
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
 from tests.support.emulators import ROOT

@@ -12,14 +12,14 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api.admission import Demand
-from chalicelib.base.errors import StoreUnavailable, TransactionEnded
-from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
+from chalicelib.core.base.errors import StoreUnavailable, TransactionEnded
+from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS
+from chalicelib.core.store import Outcome, Store
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.values import outbox_put
+from chalicelib.core.table.writes import Item, Write
 from chalicelib.push.outside import Answer
-from chalicelib.store import Outcome, Store
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.values import outbox_put
-from chalicelib.table.writes import Item, Write
-from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, transact
+from tests.store.conftest import TABLE, dynoxide_store, memory_store, moto_store, transact
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
@@ -27,7 +27,7 @@ from tests.support.orders import noise
 from tests.support.repeating_store import RepeatingStore
 from tests.support.troubled_store import Trouble, throttled_queue, unavailable
 
-__all__ = ["dynoxide_store", "embedded_store", "memory_store"]
+__all__ = ["dynoxide_store", "memory_store", "moto_store"]
 
 HOUR_MS = 3_600_000
 
@@ -37,7 +37,7 @@ def repeating_store() -> Store:
     return RepeatingStore(keeps_blobs=True)
 
 
-@pytest.fixture(params=["memory", "repeating", "embedded", "dynoxide"])
+@pytest.fixture(params=["memory", "repeating", "moto", "dynoxide"])
 def store(request: pytest.FixtureRequest) -> Store:
     found: Store = request.getfixturevalue(f"{request.param}_store")
     return found
@@ -534,7 +534,7 @@ def test_a_log_line_tells_what_the_store_charged(topic: Topic, group: Group) -> 
     group.take(2)
     produced, popped = map(json.loads, lines)
     assert produced["store_calls"] == 1
-    assert produced["write_units"] in (1, 0.5, 2)  # the embedded store only estimates, and a repeat costs as much again
+    assert produced["write_units"] in (1, 0.5, 2)  # moto only estimates, and a repeat costs as much again
     assert popped["store_calls"] >= 2
     assert popped["read_units"] > 0
 

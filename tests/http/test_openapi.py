@@ -13,11 +13,14 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from chalicelib import VERSION
-from chalicelib.base import limits
-from chalicelib.base.limits import BACKOFF_MS
-from chalicelib.catalogue import group
-from chalicelib.producing.new_message import BASE64_CHARS_MAX
-from chalicelib.protocols.http.openapi import document
+from chalicelib.api import OPERATIONS
+from chalicelib.api.operation import described
+from chalicelib.core.base import limits
+from chalicelib.core.base.fields import Answer
+from chalicelib.core.base.limits import BACKOFF_MS
+from chalicelib.core.catalogue import group
+from chalicelib.core.producing.new_message import BASE64_CHARS_MAX
+from chalicelib.doors.http.openapi import document
 
 SCHEMAS = document()["components"]["schemas"]
 PARAMETERS = document()["components"]["parameters"]
@@ -52,6 +55,12 @@ def test_every_type_and_every_field_of_it_is_described() -> None:
         assert schema["description"], name
         for field, part in schema["properties"].items():
             assert part.get("description") or "$ref" in part, f"{name}.{field}"
+
+
+def test_no_type_shows_the_description_of_a_base_class() -> None:
+    requests = {operation.request for operation in OPERATIONS.values() if operation.request}
+    for kind in (kind for kind in {*requests, *subclasses(Answer)} if kind.__name__ in SCHEMAS):
+        assert described(kind)[""] not in {described(base).get("") for base in kind.__mro__[1:]}, kind
 
 
 def test_the_first_attempt_of_a_delivery_is_1() -> None:
@@ -228,6 +237,14 @@ def check(schema: dict[str, Any], value: object) -> None:
 
 def validator(schema: dict[str, Any]) -> OAS31Validator:
     return OAS31Validator({**schema, "components": document()["components"]})
+
+
+def subclasses(kind: type) -> Iterator[type]:
+    """Every class below this one."""
+    child: type
+    for child in kind.__subclasses__():
+        yield child
+        yield from subclasses(child)
 
 
 def nodes(value: object) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from chalicelib.base.limits import MIB, RESPONSE_JSON_BYTES_MAX
+from chalicelib.core.base.limits import MIB, RESPONSE_JSON_BYTES_MAX
 from tests.support.client import Group, Topic, bodies, offsets
 from tests.support.clock import Clock
 

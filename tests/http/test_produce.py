@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import MIB
+from chalicelib.core.base.limits import MIB
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.clock import START_MS
 

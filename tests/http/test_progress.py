@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.base.limits import DAY_MS
+from chalicelib.core.base.limits import DAY_MS
 from tests.support.client import FRESH_QUEUE, Client, Group, Topic
 from tests.support.clock import START_MS, Clock
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import CLOCKS_APART_MS, HEARD_MS, IDLE_CONSUMER_MS
-from chalicelib.consuming.pop import PROMOTED_QUEUES_MAX
-from chalicelib.delays.decision import PROMOTED_MAX
-from chalicelib.delays.writer import Waiting
-from chalicelib.log.segment import Entry
+from chalicelib.core.base.limits import CLOCKS_APART_MS, HEARD_MS, IDLE_CONSUMER_MS
+from chalicelib.core.consuming.pop import PROMOTED_QUEUES_MAX
+from chalicelib.core.delays.decision import PROMOTED_MAX
+from chalicelib.core.delays.writer import Waiting
+from chalicelib.core.log.segment import Entry
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 from tests.support.troubled_store import TroubledStore

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import NACK_DELAY_MS_MAX
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import NACK_DELAY_MS_MAX
 from chalicelib.push.outside import Answer
 from tests.http.pushed import URL, client, consumer, group, run
 from tests.http.test_metrics import Scrape

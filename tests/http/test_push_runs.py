@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.consuming import claim
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.consuming import claim
 from chalicelib.push.courier import Courier
 from chalicelib.push.dispatcher import RUN_MS
 from chalicelib.push.outside import Answer

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import PUSH_SECRETS_MAX
-from chalicelib.table.writes import Item, Write
+from chalicelib.core.base.limits import PUSH_SECRETS_MAX
+from chalicelib.core.table.writes import Item, Write
 from tests.http.pushed import URL, client, consumer, group
 from tests.support.client import Client, Group, Topic, bodies
 from tests.support.clock import START_MS, Clock

@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from chalicelib.admin.draining import DELAYED_LATE_MS
-from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS, QUEUES_MAX
-from chalicelib.catalogue.scaling import CHANGES_MAX
-from chalicelib.cursors.retries import RETRY_PAGE_LEASES
-from chalicelib.producing.key_hash import queue_of_key
+from chalicelib.core.admin.draining import DELAYED_LATE_MS
+from chalicelib.core.base.limits import (
+    DAY_MS,
+    ENTRY_LATE_MS,
+    HEARD_MS,
+    HOUR_MS,
+    METADATA_AGE_MS_MAX,
+    MINUTE_MS,
+    QUEUES_MAX,
+)
+from chalicelib.core.catalogue.scaling import CHANGES_MAX
+from chalicelib.core.cursors.retries import RETRY_PAGE_LEASES
+from chalicelib.core.producing.key_hash import queue_of_key
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import Clock
 

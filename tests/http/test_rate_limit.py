@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import PASSED_AT_ONCE_MAX
-from chalicelib.table.writes import Write
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import PASSED_AT_ONCE_MAX
+from chalicelib.core.table.writes import Write
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, unavailable, unknown

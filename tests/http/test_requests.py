@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import BODY_BYTES_MAX, HOUR_MS, REPLY_KEPT_MS
-from chalicelib.table.writes import Key
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import BODY_BYTES_MAX, HOUR_MS, REPLY_KEPT_MS
+from chalicelib.core.table.writes import Key
 from local.memory.store import MemoryStore
 from tests.support.client import Answer, Client, Group, Json, Topic
 from tests.support.clock import Clock

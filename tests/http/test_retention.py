@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX
-from chalicelib.catalogue.topic import RAISES_MAX
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX
+from chalicelib.core.catalogue.topic import RAISES_MAX
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.clock import Clock
 

@@ -15,9 +15,9 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.admission import Demand
 from chalicelib.api.messages import MESSAGES_PATH
 from chalicelib.api.operation import Right
-from chalicelib.protocols.doors import respond
-from chalicelib.protocols.http import openapi
-from chalicelib.protocols.http.application import SQS_PATHS
+from chalicelib.doors.http import openapi
+from chalicelib.doors.http.application import SQS_PATHS
+from chalicelib.doors.router import respond
 from local.server import request_of
 from tests.http.provoked import Provoked
 from tests.support import documented

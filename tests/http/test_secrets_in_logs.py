@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
-from chalicelib.base.fields import declarations
+from chalicelib.core.base.fields import declarations
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.consumer import Consumer
 from tests.support.troubled_store import broken

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
 from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, unavailable

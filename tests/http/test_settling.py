@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import BACKOFF_MS
-from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from chalicelib.table.writes import RemoveItem, Write
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import BACKOFF_MS
+from chalicelib.core.cursors.cursor_writes import WITNESSES_MAX
+from chalicelib.core.table.writes import RemoveItem, Write
 from tests.support.client import Client, Group, Topic, bodies, failed, offsets, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, unavailable

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.access.token import secret_access_key
 from chalicelib.api.admission import Demand
-from chalicelib.base.limits import DAY_MS, METADATA_AGE_MS_MAX, OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX
+from chalicelib.core.access.token import secret_access_key
+from chalicelib.core.base.limits import DAY_MS, METADATA_AGE_MS_MAX, OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json
 
 READ = {"operations": ["read"], "topics": "orders*"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import PROPERTIES_BYTES_MAX
-from chalicelib.base.message import properties_bytes
+from chalicelib.core.base.limits import PROPERTIES_BYTES_MAX
+from chalicelib.core.base.message import properties_bytes
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import (
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import (
     HALF_MESSAGES_MAX,
     MESSAGE_JSON_BYTES_MAX,
     MESSAGE_OVERHEAD_BYTES,
     RESPONSE_BODY_BYTES_MAX,
 )
-from chalicelib.delays.decision import PROMOTED_MAX
-from chalicelib.store import Keys
-from chalicelib.table.writes import Key
-from chalicelib.upkeep.sweeps import SWEEP_MS
+from chalicelib.core.delays.decision import PROMOTED_MAX
+from chalicelib.core.store import Keys
+from chalicelib.core.table.writes import Key
+from chalicelib.core.upkeep.sweeps import SWEEP_MS
 from tests.support.client import Answer, Client, Group, Json, Topic, bodies, offsets
 from tests.support.clock import START_MS, Clock
 from tests.support.hooks import refuse_secrets

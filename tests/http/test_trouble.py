@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from chalicelib import VERSION
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.store import Keys
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.store import Keys
 from tests.support.client import Answer, Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import (

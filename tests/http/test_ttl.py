@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DAY_MS, PASSED_AT_ONCE_MAX, TTL_MS_MAX
-from chalicelib.consuming import skip
+from chalicelib.core.base.limits import DAY_MS, PASSED_AT_ONCE_MAX, TTL_MS_MAX
+from chalicelib.core.consuming import skip
 from tests.support.client import Group, Topic, bodies, offsets
 from tests.support.clock import Clock
 

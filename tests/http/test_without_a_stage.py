@@ -11,7 +11,8 @@ import pytest
 
 import app
 from chalicelib import wiring
-from chalicelib.base.errors import Internal
+from chalicelib.core.base.errors import Internal
+from chalicelib.settings import WITHOUT_STAGE
 from infra.stage import STAGES, read_stage
 from tests.support import aws_events, events
 from tests.support.events import FRONTS, Sent
@@ -38,25 +39,25 @@ def test_each_request_is_told_what_to_do(front: Any) -> None:
     for sent in (Sent("GET", "/health"), Sent("POST", "/topics/orders/messages", '{"messages": [{"body": "a"}]}')):
         answer = app.app(front(sent), None)
         problem = json.loads(answer["body"])
-        assert (answer["statusCode"], problem["detail"]) == (500, wiring.WITHOUT_STAGE)
+        assert (answer["statusCode"], problem["detail"]) == (500, WITHOUT_STAGE)
 
 
 def test_so_is_a_client_of_sqs() -> None:
     target = {"X-Amz-Target": "AmazonSQS.ListQueues", "Content-Type": "application/x-amz-json-1.0"}
     answer = app.app(events.url(Sent("POST", "/", "{}", None, **target)), None)
-    assert (answer["statusCode"], wiring.WITHOUT_STAGE in answer["body"]) == (500, True)
+    assert (answer["statusCode"], WITHOUT_STAGE in answer["body"]) == (500, True)
 
 
 @pytest.mark.parametrize("name", DIRECT)
 def test_so_is_who_invokes_a_function(name: str) -> None:
     answer = getattr(app, name)({"topic": "orders", "group": "billing"}, None)
-    assert answer["error"]["detail"] == wiring.WITHOUT_STAGE
+    assert answer["error"]["detail"] == WITHOUT_STAGE
 
 
 def test_so_is_who_asks_for_a_sweep_or_a_push() -> None:
     for name in SCHEDULED:
-        assert app.sweep({"sweep": name}, None)["error"]["detail"] == wiring.WITHOUT_STAGE
-    assert app.push({"topic": "orders", "is_staying": False}, None)["error"]["detail"] == wiring.WITHOUT_STAGE
+        assert app.sweep({"sweep": name}, None)["error"]["detail"] == WITHOUT_STAGE
+    assert app.push({"topic": "orders", "is_staying": False}, None)["error"]["detail"] == WITHOUT_STAGE
 
 
 @pytest.mark.parametrize("name", SCHEDULED)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import MINUTE_MS, SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
+from chalicelib.core.base.limits import MINUTE_MS, SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable

@@ -9,17 +9,18 @@ from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import CHECKED_MAX, REPLY_WAIT_MS_MAX
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.request import Pop
-from chalicelib.cursors.cursor import Cursor, cursors_of
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import CHECKED_MAX, REPLY_WAIT_MS_MAX
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.cursors.cursor import Cursor, cursors_of
+from chalicelib.core.store import Range
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item
 from chalicelib.service import Service
-from chalicelib.store import Range
-from chalicelib.table import keys
-from chalicelib.table.writes import Item
 from tests.history.caller import Caller
-from tests.history.facts import History, Place
+from tests.history.facts import Place
+from tests.history.history import History
 from tests.history.requests import WAITING, RequestCaller
 from tests.history.transactions import TransactionCaller
 from tests.load.asking import CHECK_AFTER_MS_MAX

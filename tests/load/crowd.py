@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from chalicelib.api import Api
-from chalicelib.base.errors import DecantError
-from chalicelib.protocols.http.respond import refusal
+from chalicelib.core.base.errors import DecantError
+from chalicelib.doors.http.response import refusal
 from tests.load.clock import now
 from tests.load.worker import instance
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chalicelib.base.limits import IN_FLIGHT_DEFAULT
-from chalicelib.catalogue.filters import Filter
-from chalicelib.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE
-from tests.history.facts import Rules
+from chalicelib.core.base.limits import IN_FLIGHT_DEFAULT
+from chalicelib.core.catalogue.filters import Filter
+from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE
+from tests.history.history import Rules
 from tests.load.meddling import PURGED, TURNED
 
 _UNWANTED_KEY = "c"

@@ -6,9 +6,9 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
-from chalicelib.admin.groups import OneQueue
-from chalicelib.base.errors import InvalidField, QueuesDraining, StoreUnavailable
-from chalicelib.catalogue.group import NOW
+from chalicelib.core.admin.groups import OneQueue
+from chalicelib.core.base.errors import InvalidField, QueuesDraining, StoreUnavailable
+from chalicelib.core.catalogue.group import NOW
 from tests.history.facts import Resized
 from tests.load.clock import now
 

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.store.dynamodb import table
+from chalicelib.core.store.dynamodb import table
 from tests.load.proxy import ALL, KINDS, NONE, Faults, Proxy
 from tests.load.worker import TABLE
 from tests.support.emulators import client_of

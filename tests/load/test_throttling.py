@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import closing
 
 from chalicelib.api import Api
-from chalicelib.store.dynamodb import table
+from chalicelib.core.store.dynamodb import table
 from tests.load.proxy import NONE, Proxy
 from tests.load.throttling import Throttling
 from tests.load.worker import TABLE, instance

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from chalicelib.table.writes import Key
+from chalicelib.core.table.writes import Key
 from tests.support.partitions import Partitions
 
 _READS = ("Query", "GetItem", "BatchGetItem")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from random import Random
 
-from chalicelib.base.limits import STORE_DEADLINE_MS
+from chalicelib.core.base.limits import STORE_DEADLINE_MS
 from tests.load.kinds import KINDS
 from tests.load.run import EXPIRING, ZONED, Plan
 from tests.load.worker import FEATURES

@@ -16,22 +16,22 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.runtime import system
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.request import Pop
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.runtime import system
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.store.dynamodb import client
+from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.service import Service
-from chalicelib.store.dynamodb import client
-from chalicelib.store.dynamodb.store import DynamoStore
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
 from tests.history.requests import RequestCaller
 from tests.load.asking import reply, send_requests, send_transactions
-from tests.load.brief import visit
 from tests.load.clock import now, sleep
 from tests.load.journal import Journal
 from tests.load.meddling import PURGED, TURNED, reset, resize
+from tests.load.recreated_topic import visit
 from tests.support.instances import SIGNING_KEY
 
 TABLE = "load"
@@ -53,7 +53,7 @@ ACTS: Mapping[str, Callable[..., None]] = {
     "transactions": send_transactions,
     "requests": send_requests,
     "resizes": resize,
-    "brief": visit,
+    "recreated": visit,
 }
 """What a caller of its own does, if the job has this feature."""
 FEATURES = ("dedup_ids", "delays", "ttls", *ACTS)

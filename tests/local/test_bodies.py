@@ -15,11 +15,11 @@ import pytest
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local import connection as connection_module
+from local.asyncio_server import Server
 from local.connection import SMALL_BODY_BYTES_MAX
-from local.connections import Server
 from local.memory.store import MemoryStore
 from local.server import find, judge
 from tests.local.serving import Running, in_raw

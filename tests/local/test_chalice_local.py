@@ -103,7 +103,7 @@ def command(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str
     [
         ({"ACCESS": "yes"}, "ACCESS must be on or off; it is 'yes'"),
         ({"LOG": "xml"}, "LOG must be 0, 1 or json; it is 'xml'"),
-        ({"DATA": "data", "DECANT_STORE": "moto"}, "DATA is 'data', but only the memory store keeps a folder"),
+        ({"DATA": "data", "DECANT_STORE": "dynamodb"}, "DATA is 'data', but only the memory store keeps a folder"),
     ],
 )
 def test_it_refuses_at_its_start_what_cannot_work(settings: dict[str, str], reason: str, options: list[str]) -> None:

@@ -17,17 +17,16 @@ import pytest
 
 import app
 from chalicelib import wiring
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.protocols.doors import respond
-from chalicelib.protocols.http.respond import Response
-from chalicelib.store import Keys, Range
-from chalicelib.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
-from local.memory.disk import FILE, FORMAT, RESERVE, Disk
-from local.memory.private import FolderUnusable
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.store import Keys, Range
+from chalicelib.core.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
+from chalicelib.doors.http.response import Response
+from chalicelib.doors.router import respond
+from local import StartupError
+from local.memory.disk import FILE, FORMAT, RESERVE, Disk, FolderUnusable
 from local.memory.store import MemoryStore
 from local.server import request_of
-from local.store import open_store
-from local.unstartable import Unstartable
+from local.startup import open_store
 from tests.local.serving import Running, refusal, running
 
 A, B, C = (Key("p", sk) for sk in "abc")
@@ -232,7 +231,7 @@ def chalice_local(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     """Answers as the app does where nobody but `app.py` has chosen the store."""
     for name, value in (("DECANT_STORE", "memory"), ("DATA", str(folder))):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(wiring._Instance, "open_memory", staticmethod(app._open_memory))
+    monkeypatch.setattr(wiring.parts, "open_memory", app._open_memory)
     wiring.use(None)
     yield lambda method, target: respond(request_of(method, target, {}, None))
     wiring.use(None)
@@ -261,10 +260,13 @@ def test_the_local_server_of_chalice_says_why_it_cannot_use_the_folder(
 
 def test_only_the_memory_store_keeps_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA", str(folder))
-    for settings in ({"DECANT_STORE": "moto"}, {"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1", "DECANT_STORE": ""}):
+    for settings in (
+        {"DECANT_STORE": "dynamodb"},
+        {"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1", "DECANT_STORE": ""},
+    ):
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
-        with pytest.raises(Unstartable, match="only the memory store keeps a folder"):
+        with pytest.raises(StartupError, match="only the memory store keeps a folder"):
             open_store()
     assert not folder.exists()
 

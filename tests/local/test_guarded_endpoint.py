@@ -33,9 +33,9 @@ WEAKER: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["memory", "moto"])
-def server(request: pytest.FixtureRequest) -> Iterator[Running]:
-    with running(ACCESS="on", DYNAMODB_PORT="0", DECANT_STORE=request.param) as server:
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(ACCESS="on", DYNAMODB_PORT="0") as server:
         yield server
 
 

@@ -17,7 +17,7 @@ from email.message import Message
 
 import pytest
 
-from chalicelib.base.limits import REQUEST_BYTES_MAX
+from chalicelib.core.base.limits import REQUEST_BYTES_MAX
 from local.server import request_of
 from tests.local.serving import ANSWER_SECONDS, Running, environment, in_raw, launched, refusal, running
 from tests.support.emulators import ROOT, client_of, dynoxide, free_port
@@ -168,9 +168,9 @@ def test_an_invalid_endpoint_is_one_clear_line() -> None:
     assert "nonsense" in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB="nonsense")
 
 
-def test_an_unknown_store_is_one_clear_line() -> None:
-    named = "DECANT_STORE must be one of dynamodb, memory, moto; it is 'sqlite'"
-    assert named in refusal(PORT="0", DECANT_STORE="sqlite")
+@pytest.mark.parametrize("kind", ["sqlite", "moto"])
+def test_an_unknown_store_is_one_clear_line(kind: str) -> None:
+    assert f"DECANT_STORE must be one of dynamodb, memory; it is {kind!r}" in refusal(PORT="0", DECANT_STORE=kind)
 
 
 def test_an_old_python_is_one_clear_line() -> None:
@@ -188,7 +188,7 @@ def test_requests_are_logged_when_asked_for() -> None:
 
 DEFECT = """
 import logging, os, sys, warnings
-from chalicelib.admin.topics import Topics
+from chalicelib.core.admin.topics import Topics
 
 def names(*_: object) -> None:
     logging.getLogger("some.library").warning("half a character: \\ud800")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.message import parse_message_id
-from chalicelib.catalogue.alarm import Alarm
-from chalicelib.catalogue.filters import Filter
-from chalicelib.catalogue.group import BROADCAST, BY_DELIVERY, BY_KEY, BY_MESSAGE
-from chalicelib.catalogue.rate import Rate
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.lease import MARKS_MAX
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.base.message import parse_message_id
+from chalicelib.core.catalogue.alarm import Alarm
+from chalicelib.core.catalogue.filters import Filter
+from chalicelib.core.catalogue.group import BROADCAST, BY_DELIVERY, BY_KEY, BY_MESSAGE
+from chalicelib.core.catalogue.rate import Rate
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.lease import MARKS_MAX
+from chalicelib.core.table import keys
 from chalicelib.service import Service
-from chalicelib.table import keys
-from tests.history.aftermath import read_log
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Purge, Redrive
+from tests.history.final_state import read_log
 from tests.history.transactions import COMMIT, ROLLBACK
 from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene, cold
 from tests.support.small import small_pages

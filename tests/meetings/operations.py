@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chalicelib.catalogue.filters import Filter
+from chalicelib.core.catalogue.filters import Filter
 from chalicelib.service import Service
-from tests.history.facts import NEVER_MS, Delivered, History, Paused, Reset
+from tests.history.facts import NEVER_MS, Delivered, Paused, Reset
+from tests.history.history import History
 from tests.history.transactions import COMMIT, ROLLBACK
 from tests.meetings.calls import cancel_first, purge_dead, redrive
 from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene

@@ -7,25 +7,25 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from random import Random
 from typing import Any, Self
-from unittest.mock import patch
 
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.catalogue import alarm
-from chalicelib.catalogue.backoff import Backoff
-from chalicelib.catalogue.group import BROADCAST
-from chalicelib.catalogue.rate import Rate
-from chalicelib.consuming.request import Pop
+from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.core.catalogue import alarm
+from chalicelib.core.catalogue.backoff import Backoff
+from chalicelib.core.catalogue.group import BROADCAST
+from chalicelib.core.catalogue.rate import Rate
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.store import Outcome
+from chalicelib.core.table.writes import Item, Write
 from chalicelib.service import Service
-from chalicelib.store import Outcome
-from chalicelib.table.writes import Item, Write
 from tests.history import checker
-from tests.history.aftermath import read_dead, read_log
 from tests.history.caller import Caller
-from tests.history.facts import NEVER_MS, Delivered, History, Rules, Settled
+from tests.history.facts import NEVER_MS, Delivered, Settled
+from tests.history.final_state import read_dead, read_log
+from tests.history.history import History, Rules
 from tests.history.transactions import TransactionCaller, note_places
-from tests.simulation.cursors import remember
+from tests.simulation.alarms import read_alarms
+from tests.simulation.cursor_states import remember
 from tests.simulation.faulty_store import PastStore
-from tests.simulation.watching import read_alarms
 from tests.support.instances import SIGNING_KEY
 from tests.support.stopping import Stage
 
@@ -219,7 +219,8 @@ class Scene(Stage):
     def meets(self, happens: Act, request: int) -> list[str]:
         """What is wrong after this has happened just before this request of the call."""
         fresh = self.copy()
-        with fresh.around(), patch.multiple(checker, SKEW_MS=0, OFF_MS=0):
+        fresh.history.skew_ms = fresh.history.off_ms = 0
+        with fresh.around():
             service = fresh._warmed()
             fresh.store.before(request, lambda: fresh._judged(lambda: happens(fresh, fresh.instance())))
             fresh._judged(lambda: fresh.act(fresh, service))

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from random import Random
 
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule
+from hypothesis.stateful import initialize, rule
 
-from chalicelib.base.limits import ATTEMPTS_MAX, RETENTION_MS_MAX
-from tests.model.calling import (
+from chalicelib.core.base.limits import ATTEMPTS_MAX, RETENTION_MS_MAX
+from tests.model.administration import one_of
+from tests.model.call import (
     COMMITTED,
     FETCHED_MS,
     POLL_MS_MAX,
@@ -25,41 +25,51 @@ from tests.model.calling import (
     Half,
     as_shown,
 )
-from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor
-from tests.model.model import DEFAULTS, Group, Json, altered, details
-from tests.model.pair import Pair
-from tests.model.passing import MortalTopic, Passing
-from tests.model.popping import asked
+from tests.model.consumers import Consumers
+from tests.model.cursor import COUNTS, EITHER, INVALID, LOST
+from tests.model.model import altered
+from tests.model.pair import edges, instances, path_of
+from tests.model.pop import Asked, Pop
+from tests.model.topic import DAY_MS, Topic
+from tests.model.values import Json
 from tests.support.client import Answer
 
 TOPICS = ("orders", "audit")
 GROUPS = ("billing", "shipping")
-KEYS = ("k1", "k2")
-DAY_MS = 86_400_000
 TIMEOUT_MS = 3_000
 CHECK_AFTER_MS, ROLLBACK_AFTER_MS = 60_000, DAY_MS
 HALVES_MAX = 32
 ID_DIGITS = 28
 """Of the id of a transaction."""
-CHORES = (*3 * ["wait"], *3 * ["sweep"], *2 * ["group"], "topic")
+STEPS = {
+    "wait": 3,
+    "maintain": 3,
+    "replace_group": 2,
+    "replace_topic": 1,
+    "approach": 8,
+    "produce": 6,
+    "settle": 5,
+    "read_a_queue": 1,
+    "read_all_queues": 1,
+    "read_by_key": 1,
+    "find": 1,
+}
+"""The steps of others, and how often each is."""
 WAITS_MS = (1, 499, 2_000, 5_001, 60_000, 3_600_000)
 SWEEPS = ("forward", "expire", "revive", "ttl")
 LARGE = "large"
 """Stands for the body of a reply that is too large for its item."""
 LARGE_CHARS = 300_000
 
-instances = st.sampled_from([0, 1])
 topics = st.sampled_from([*3 * TOPICS[:1], *TOPICS])
 groups = st.sampled_from(GROUPS)
-edges = st.sampled_from([-1, 0, 0, 1])
-"""How far from a limit."""
 timeouts = st.sampled_from([None, 1, 2, 700, 3_000, 3_000, 60_000, 60_000, 3_600_000])
 waits = st.sampled_from([None, 1, 699, 700, 701, 2_999, 3_000, 3_001, 25_000])
 lifetimes = st.sampled_from([1, 1_000, 3_000])
 new_message = st.fixed_dictionaries(
     {},
     optional={
-        "key": st.sampled_from(KEYS),
+        "key": st.sampled_from(["k1", "k2"]),
         "queue": st.sampled_from([0, 0, 0, 0, 1, 2]),
         "tag": st.just("x"),
         "properties": st.sampled_from([{}, {"p": "1"}]),
@@ -110,89 +120,73 @@ def meanwhile(*kinds: str) -> st.SearchStrategy[Meanwhile]:
 class Asking:
     """A request that was sent. `call`: once it was seen in its log."""
 
-    topic: MortalTopic
+    topic: Topic
     sent: Json
     began_ms: int
     timeout_ms: int
     call: Call | None = None
 
 
-class Calls(Pair):
+class Calls(Consumers):
+    """None buries what is often delivered. The second group keeps the order of its queues."""
+
+    TOPICS = TOPICS
+    MESSAGES = st.lists(mortal_message, min_size=1, max_size=3)
+    SETTINGS = st.fixed_dictionaries({"invisible_ms": st.sampled_from([1, 1_000, 3_000])})
+
     def __init__(self) -> None:
         super().__init__()
         self.calls: dict[str, Call] = {}
         self.halves: dict[str, Half] = {}
-        self.sent = self.steps = 0
 
     # -- administering ------------------------------------------------------------------------------------------------
 
     @initialize(queues=st.sampled_from([1, 2, 2, 3]), invisible_ms=st.sampled_from([1_000, 20_000]))
     def begin(self, queues: int, invisible_ms: int) -> None:
         for name, count in zip(TOPICS, (queues, 1), strict=True):
-            self.put_topic(0, name, count)
-            self.put_group(0, name, "billing", invisible_ms)
-        self.put_group(1, "orders", "shipping", invisible_ms)
+            self._make_topic(0, name, count)
+            self.put_group(0, name, "billing", {"invisible_ms": invisible_ms})
+        self.put_group(1, "orders", "shipping", {"invisible_ms": invisible_ms})
 
-    @rule(instance=instances, topic=topics, kind=st.sampled_from(CHORES), number=st.integers(0, 8))
-    def chore(self, instance: int, topic: str, kind: str, number: int) -> None:
-        """Each is rare, or nothing would ever get far."""
-        if kind == "wait":
-            self.clock.sleep(WAITS_MS[number % len(WAITS_MS)])
-        elif kind == "sweep":
-            self._sweep(instance, SWEEPS[number % len(SWEEPS)])
-        else:
-            self._replace(instance, topic, kind, 1 + number % 3, (1, 1_000, 3_000)[number // 3 % 3], number > 0)
+    @rule(kind=one_of(STEPS), instance=instances, data=st.data())
+    def step(self, kind: str, instance: int, data: st.DataObject) -> None:
+        getattr(self, kind)(instance, data)
 
-    def _replace(self, instance: int, topic: str, kind: str, queues: int, invisible_ms: int, again: bool) -> None:
-        """Deletes something, and mostly makes it again, or the rest of the steps would be about what is not there."""
-        if topic not in self.model.topics:
-            self.put_topic(instance, topic, queues)
-        elif kind == "topic":
-            self.delete_topic(instance, topic)
-            if again:
-                self.put_topic(1 - instance, topic, queues)
-        elif "shipping" in self.model.topics[topic].groups:
-            answer = self.clients[instance].delete(f"/topics/{topic}/groups/shipping")
-            assert answer.status == 204
-            del self.model.topics[topic].groups["shipping"]
-        if topic in self.model.topics:
-            self.put_group(instance, topic, "billing", invisible_ms)
-            if again:
-                self.put_group(1 - instance, topic, "shipping", invisible_ms)
+    def place(self, data: st.DataObject) -> tuple[str, str]:
+        return self.touch((data.draw(topics), data.draw(groups)))
 
-    def put_topic(self, instance: int, name: str, queues: int) -> None:
+    def put_group(self, instance: int, topic: str, name: str, given: Json) -> None:
+        settings = {"ordered": name == GROUPS[1], "max_attempts": ATTEMPTS_MAX}
+        super().put_group(instance, topic, name, {**given, **settings})
+
+    def _make_topic(self, instance: int, name: str, queues: int) -> None:
         """A topic that keeps its messages for as long as any history here lasts."""
-        answer = self.clients[instance].put(
-            f"/topics/{name}", queues=queues, index_keys=True, retention_ms=RETENTION_MS_MAX
-        )
-        assert answer.status == 201
-        self.model.topics[name] = MortalTopic(name, [[] for _ in range(queues)], id=next(self.model.ids))
+        self.put_topic(instance, name, queues=queues, index_keys=True, retention_ms=RETENTION_MS_MAX)
 
-    def delete_topic(self, instance: int, name: str) -> None:
-        answer = self.clients[instance].delete(f"/topics/{name}")
-        if not self._is_missing(answer, name):
-            assert answer.status == 204
-            del self.model.topics[name]
-
-    def put_group(self, instance: int, topic: str, name: str, invisible_ms: int) -> None:
-        """The second group keeps the order of its queues. None buries what is often delivered."""
-        settings = {"invisible_ms": invisible_ms, "ordered": name == GROUPS[1], "max_attempts": ATTEMPTS_MAX}
-        answer = self.clients[instance].put(f"/topics/{topic}/groups/{name}", **settings)
-        modelled = self._topic(topic)
-        assert answer.status == (200 if name in modelled.groups else 201)
-        if name not in modelled.groups:
-            cursors = [Cursor(0, ordered=name == GROUPS[1]) for _ in modelled.logs]
-            modelled.groups[name] = Group(next(self.model.ids), {**DEFAULTS}, cursors)
-        modelled.groups[name].settings |= settings
+    def replace_topic(self, instance: int, data: st.DataObject) -> None:
+        """Deletes it, and mostly makes it again, or the rest of the steps would be about what is not there."""
+        topic, queues = data.draw(topics), data.draw(st.sampled_from([1, 2, 3]))
+        if topic in self.model.topics:
+            self.delete_topic(instance, topic)
+        if data.draw(st.integers(0, 8)):
+            self._make_topic(1 - instance, topic, queues)
+            for name in data.draw(st.sampled_from([GROUPS, GROUPS[:1]])):
+                self.put_group(instance, topic, name, data.draw(self.SETTINGS))
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    @rule(edge=edges, data=st.data())
-    def approach(self, edge: int, data: st.DataObject) -> None:
-        """Waits for something to end, or nearly."""
-        ahead = sorted({limit for limit in self._limits() if limit > self.now})
-        if ahead:
-            self.clock.sleep(max(0, data.draw(st.sampled_from(ahead[:8])) + edge - self.now))
+    def wait(self, _: int, data: st.DataObject) -> None:
+        self.clock.sleep(data.draw(st.sampled_from(WAITS_MS)))
+
+    def maintain(self, instance: int, data: st.DataObject) -> None:
+        self.sweep(instance, data.draw(st.sampled_from(SWEEPS)))
+
+    def approach(self, _: int, data: st.DataObject) -> None:
+        limits = self.limits()
+        ahead = [limits[kind] for kind in ("leases", "lives") if kind in limits]
+        near = sorted({at_ms for at_ms in [*self._limits(), *(at for own in ahead for at in own)] if at_ms > self.now})
+        if near:
+            self.sleep_until(data.draw(st.sampled_from(near[:8])), data)
 
     def _limits(self) -> Iterator[int]:
         for call in self.calls.values():
@@ -200,18 +194,6 @@ class Calls(Pair):
         for half in self.halves.values():
             if half.state == UNDECIDED:
                 yield from (half.check_at_ms, half.rollback_at_ms)
-        for topic in self.model.topics.values():
-            for group in topic.groups.values():
-                yield from (hold.until_ms for cursor in group.cursors for hold in cursor.holds.values())
-            yield from self._topic(topic.name).ends.values()
-
-    def _sweep(self, instance: int, name: str) -> None:
-        """Maintenance, which nobody notices."""
-        client = self.clients[instance]
-        if name == "ttl":
-            client.store.drop_expired(self.now)
-        else:
-            getattr(client.api.service.sweeps, name)()
 
     @contextmanager
     def _happening(self, at_ms: int, act: Callable[[], None]) -> Iterator[None]:
@@ -262,15 +244,15 @@ class Calls(Pair):
         wait_ms: int | None,
         event: Meanwhile | None,
     ) -> None:
-        sent, missing, began_ms = self._with_body(fields), self.model.missing(topic), self.now
+        sent, missing, began_ms = {**fields, **self.body()}, self.model.missing(topic), self.now
         timeout = TIMEOUT_MS if timeout_ms is None else timeout_ms
         waits_ms = min(timeout, WAIT_MS_MAX) if wait_ms is None else wait_ms
         is_wrong = missing is None and sent.get("queue", 0) >= len(self.model.topics[topic].logs)
-        asking = None if missing or is_wrong else Asking(self._topic(topic), sent, began_ms, timeout)
+        asking = None if missing or is_wrong else Asking(self.model.topics[topic], sent, began_ms, timeout)
 
         def act() -> None:
             if asking and event:
-                self._act(event, self._learn(asking))
+                self._act(event, self._learned(asking))
 
         after_ms = event.after_ms([0, waits_ms, timeout, waits_ms // 2]) if event else 0
         with self._happening(began_ms + after_ms, act):
@@ -281,9 +263,9 @@ class Calls(Pair):
             assert answer.problem == (missing or (400, "InvalidField"))
             assert self.now == began_ms
             return
-        self._judge_answer(self._learn(asking), answer, instance, began_ms, waits_ms, was_there=False)
+        self._judge_answer(self._learned(asking), answer, instance, began_ms, waits_ms, was_there=False)
 
-    def _learn(self, asking: Asking) -> Call:
+    def _learned(self, asking: Asking) -> Call:
         """The request, once its message is found in its log."""
         if asking.call:
             return asking.call
@@ -295,9 +277,8 @@ class Calls(Pair):
         correlation_id: str = message["correlation_id"]
         assert correlation_id not in self.calls
         call = Call(correlation_id, topic.name, topic.id, asking.began_ms, asking.timeout_ms)
-        reply_by_ms = call.reply_by_ms
-        about = {"correlation_id": correlation_id, "reply_by_ms": reply_by_ms, "stored_at_ms": asking.began_ms}
-        self._store(topic, {**asking.sent, **about}, message, reply_by_ms)
+        about = {"correlation_id": correlation_id, "reply_by_ms": call.reply_by_ms, "stored_at_ms": asking.began_ms}
+        self._store(topic, {**asking.sent, **about}, message, call.timeout_ms)
         assert message == topic.logs[message["queue"]][message["offset"]]
         asking.call = self.calls[correlation_id] = call
         return call
@@ -311,8 +292,8 @@ class Calls(Pair):
         else:
             queues = len(self.model.topics[call.topic].logs)
             self.delete_topic(event.instance, call.topic)
-            self.put_topic(event.instance, call.topic, queues)
-            self.put_group(event.instance, call.topic, "billing", 1_000)
+            self._make_topic(event.instance, call.topic, queues)
+            self.put_group(event.instance, call.topic, "billing", {"invisible_ms": 1_000})
 
     @rule(instance=instances, wait_ms=st.sampled_from([None, 0]), data=st.data())
     def fetch(self, instance: int, wait_ms: int | None, data: st.DataObject) -> None:
@@ -386,7 +367,7 @@ class Calls(Pair):
             self._fetch(data.draw(instances), correlation_id, 0, None)
 
     def _receipt_if(self, is_given: bool, data: st.DataObject) -> str | None:
-        return data.draw(self._receipts()) if is_given else None
+        return data.draw(self._receipts(*self.place(data)))[0] if is_given else None
 
     @rule(instance=instances, topic=topics, group=groups, content=contents)
     def work(self, instance: int, topic: str, group: str, content: Json) -> None:
@@ -397,16 +378,16 @@ class Calls(Pair):
         """Takes a request for as long as its lease lasts, or nearly; another takes it again. Who had it first replies,
         or who has it now."""
         self._ask(instance, topic, {}, 60_000, 0, None)
-        first = self._pop(instance, topic, group, {"max_messages": 5, "invisible_ms": 1_000}, None)
+        first = self._pop(instance, (topic, group), {"max_messages": 5, "invisible_ms": 1_000})
         self.clock.sleep(1_000 + edge)
-        second = self._pop(1 - instance, topic, group, {"max_messages": 5}, None)
+        second = self._pop(1 - instance, (topic, group), {"max_messages": 5})
         for message in (first if is_late else second)[-2:]:
             if "correlation_id" in message:
                 self._reply(instance, message["correlation_id"], content, message["receipt"], 0)
 
     def _work(self, instance: int, topic: str, group: str, content: Json) -> None:
         """Takes a message, and replies if it is a request; else it leaves it."""
-        answer = self._pop(instance, topic, group, {"max_messages": 1}, None)
+        answer = self._pop(instance, (topic, group), {"max_messages": 1})
         for message in answer:
             if "correlation_id" in message:
                 self._reply(instance, message["correlation_id"], content, message["receipt"], 0)
@@ -433,7 +414,7 @@ class Calls(Pair):
     def _settled(self, call: Call, receipt: str) -> tuple[str, ...]:
         """Acks a receipt for the request's topic, and says what it may be worth."""
         topic = self.model.topics.get(call.topic)
-        for group in topic.groups.values() if topic and self._topic(call.topic).id == call.topic_id else ():
+        for group in topic.groups.values() if topic and topic.id == call.topic_id else ():
             if self.model.place(group, receipt):
                 [worth] = self.model.ack(group, [receipt], self.now)
                 return (COUNTS, LOST) if worth == EITHER else (worth,)
@@ -454,14 +435,14 @@ class Calls(Pair):
         self._begin(instance, topic, batch, times)
 
     def _begin(self, instance: int, topic: str, batch: list[Json], times: Json) -> None:
-        sent = [self._with_body(message) for message in batch]
+        sent = [{**message, **self.body()} for message in batch]
         answer = self.clients[instance].post(f"/topics/{topic}/transactions", messages=sent, **times)
         if not 1 <= len(sent) <= HALVES_MAX:
             assert answer.problem in ((400, "InvalidField"), self.model.missing(topic))
             return
-        if self._is_missing(answer, topic):
+        if self.is_refused(answer, topic):
             return
-        modelled = self._topic(topic)
+        modelled = self.model.topics[topic]
         if any(message.get("queue", 0) >= len(modelled.logs) for message in sent):
             assert answer.problem == (400, "InvalidField")
             return
@@ -492,7 +473,7 @@ class Calls(Pair):
         kinds = [*4 * [st.sampled_from(waiting)], st.sampled_from(known)] if waiting else [st.sampled_from(known)]
         transaction_id = data.draw(st.one_of([*kinds, *kinds, altered_ids]))
         half = self.halves.get(transaction_id)
-        own = [name for name in self.model.topics if half and self._topic(name).id == half.topic_id]
+        own = [name for name in self.model.topics if half and self.model.topics[name].id == half.topic_id]
         topic = data.draw(st.sampled_from([*8 * own, *TOPICS]))
         self._decide(instance, topic, transaction_id, verb)
         if repeat:
@@ -511,9 +492,9 @@ class Calls(Pair):
     def _decide(self, instance: int, topic: str, transaction_id: str, verb: str) -> None:
         path = f"/topics/{topic}/transactions/{transaction_id}/{verb}"
         answer = self.clients[instance].ask("POST", path)
-        if self._is_missing(answer, topic):
+        if self.is_refused(answer, topic):
             return
-        half, modelled = self.halves.get(transaction_id), self._topic(topic)
+        half, modelled = self.halves.get(transaction_id), self.model.topics[topic]
         if half is None or half.topic_id != modelled.id:
             assert answer.problem == (404, "TransactionNotFound")
             return
@@ -531,12 +512,11 @@ class Calls(Pair):
         assert told[1] == f"transaction \"{half.id}\" of topic '{topic}' was {half.state}"
         assert half.may_be_decided_at(int(told[2]), self.now)
 
-    def _deliver(self, half: Half, topic: MortalTopic, places: list[Json]) -> None:
+    def _deliver(self, half: Half, topic: Topic, places: list[Json]) -> None:
         """A commit stores the messages behind all others, in their order."""
         for message, place in zip(half.messages, places, strict=True):
-            life_ms = message.get("ttl_ms")
             about = {"stored_at_ms": self.now, "sent_at_ms": half.created_at_ms}
-            self._store(topic, {**message, **about}, place, None if life_ms is None else self.now + life_ms)
+            self._store(topic, {**message, **about}, place, message.get("ttl_ms"))
             assert place.keys() == {"message_id", "queue", "offset"}
         half.places = places
 
@@ -579,106 +559,28 @@ class Calls(Pair):
         elif waiting:
             self._decide(event.instance, topic, waiting[event.at % len(waiting)].id, event.kind)
 
-    @rule(instance=instances, topic=topics, limit=st.sampled_from([None, 1, 2, 3]))
-    def list_undecided(self, instance: int, topic: str, limit: int | None) -> None:
-        query = {} if limit is None else {"limit": limit}
-        path, listed, page = f"/topics/{topic}/transactions", [], None
-        while page is None or page["next"] is not None:
-            more: Json = {} if page is None else {"next": page["next"]}
-            answer = self.clients[instance].get(path, **query, **more)
-            if self._is_missing(answer, topic):
-                return
-            page = answer.json
-            assert len(page["transactions"]) <= (limit or 100)
-            listed += page["transactions"]
-        assert listed == [half.as_json(topic) for half in self._halves_of(topic) if half.is_open(self.now)]
+    @rule(instance=instances, topic=topics, limit=st.sampled_from([1, 2, 3, 100]))
+    def list_undecided(self, instance: int, topic: str, limit: int) -> None:
+        path = f"/topics/{topic}/transactions"
+        answer = self.clients[instance].get(path, limit=limit)
+        if not self.is_refused(answer, topic):
+            listed = self.rest_of(instance, path, answer, "transactions", limit, least=0)
+            assert listed == [half.as_json(topic) for half in self._halves_of(topic) if half.is_open(self.now)]
 
     def _halves_of(self, topic: str) -> list[Half]:
         """The oldest first."""
         if topic not in self.model.topics:
             return []
-        own = [half for half in self.halves.values() if half.topic_id == self._topic(topic).id]
+        own = [half for half in self.halves.values() if half.topic_id == self.model.topics[topic].id]
         return sorted(own, key=lambda half: (half.created_at_ms, half.id))
 
-    # -- messages -----------------------------------------------------------------------------------------------------
-
-    @rule(instance=instances, topic=topics, batch=st.lists(mortal_message, min_size=1, max_size=3))
-    def produce(self, instance: int, topic: str, batch: list[Json]) -> None:
-        self._produce(instance, topic, batch)
-
-    def _produce(self, instance: int, topic: str, batch: list[Json]) -> None:
-        sent = [self._with_body(message) for message in batch]
-        answer = self.clients[instance].post(f"/topics/{topic}/messages", messages=sent)
-        if self._is_missing(answer, topic):
-            return
-        modelled = self._topic(topic)
-        if any(message.get("queue", 0) >= len(modelled.logs) for message in sent):
-            assert answer.problem == (400, "InvalidField")
-            return
-        assert answer.status == 200
-        for message, place in zip(sent, answer.json["messages"], strict=True):
-            end = self.now + message["ttl_ms"] if "ttl_ms" in message else None
-            self._store(modelled, {**message, "stored_at_ms": self.now}, place, end)
-
-    @rule(
-        instance=instances,
-        topic=topics,
-        query=st.one_of(
-            st.builds(dict, queue=st.integers(0, 2), offset=st.integers(0, 8), limit=st.integers(1, 4)),
-            st.builds(dict, key=st.sampled_from(KEYS)),
-            st.builds(dict, at_ms=st.integers(0, 9)),
-        ),
-    )
-    def look_up(self, instance: int, topic: str, query: Json) -> None:
-        if self.model.missing(topic) is None and "at_ms" in query:
-            stored = [message["stored_at_ms"] for log in self._topic(topic).logs for message in log] or [self.now]
-            query = {"at_ms": stored[query["at_ms"] % len(stored)]}
-        client = self.clients[instance]
-        answer = client.get(f"/topics/{topic}/messages", **query)
-        if self._is_missing(answer, topic):
-            return
-        logs = self._topic(topic).logs
-        if query.get("queue", 0) >= len(logs):
-            assert answer.problem == (400, "InvalidField")
-            return
-        seen = answer.json["messages"]
-        if "offset" in query:
-            offset, limit = query["offset"], query["limit"]
-            assert seen == logs[query["queue"]][offset : offset + limit]
-            assert (answer.json["next"] is None) == (offset + limit >= len(logs[query["queue"]]))
-        else:
-            wanted = [
-                message
-                for log in logs
-                for message in log
-                if message["key"] == query.get("key", message["key"])
-                and message["stored_at_ms"] >= query.get("at_ms", 0)
-            ]
-            assert sorted(seen, key=_place) == sorted(wanted, key=_place)
-            assert [message["stored_at_ms"] for message in seen] == sorted(message["stored_at_ms"] for message in seen)
-        for message in seen[:1]:
-            assert client.get(f"/topics/{topic}/messages/{message['message_id']}").json == message
-
-    def _with_body(self, message: Json) -> Json:
-        """Another body each time: every third in bytes, every fourth so large that it is stored apart."""
-        self.sent += 1
-        text = f"body {self.sent}" + (self.sent % 4 == 0) * Random(self.sent).randbytes(2_000).hex()
-        body = {"body": text} if self.sent % 3 else {"body_base64": base64.b64encode(text.encode()).decode()}
-        return {**message, **body}
-
-    def _store(self, topic: MortalTopic, message: Json, place: Json, end: int | None) -> None:
+    def _store(self, topic: Topic, message: Json, place: Json, ttl_ms: int | None) -> None:
         """Notes a message as a look-up answers it. `place`: where the service says that it is."""
-        queue, offset = place["queue"], place["offset"]
-        assert offset == len(topic.logs[queue])
-        if "queue" in message:
-            assert queue == message["queue"]
-        elif message.get("key") is not None:
-            assert topic.queue_of_key.setdefault(message["key"], queue) == queue
-        about = {"message_id": place["message_id"], "queue": queue, "offset": offset, "topic": topic.name}
+        topic.place(message, place["queue"], self.now)
+        offset = place.get("offset")
+        about = {"message_id": place["message_id"], "queue": place["queue"], "offset": offset, "topic": topic.name}
         kept = {name: value for name, value in message.items() if name != "ttl_ms"}
-        topic.logs[queue].append({"key": None, "tag": None, "properties": {}, **kept, **about})
-        if end is not None:
-            topic.ends[queue, offset] = end
+        topic.store({"key": None, "tag": None, "properties": {}, **kept, **about}, ttl_ms)
 
     # -- consuming ----------------------------------------------------------------------------------------------------
 
@@ -698,30 +600,30 @@ class Calls(Pair):
         data=st.data(),
     )
     def pop(self, instance: int, topic: str, group: str, fields: Json, event: Meanwhile, data: st.DataObject) -> None:
-        acks = data.draw(st.lists(self._receipts(), max_size=2))
-        self._pop(instance, topic, group, {**fields, "ack": acks}, event)
+        acks = data.draw(st.one_of(st.just([]), self._receipts(topic, group)))
+        self._pop_meanwhile(instance, (topic, group), fields, acks, event)
 
-    def _pop(self, instance: int, topic: str, name: str, fields: Json, event: Meanwhile | None) -> list[Json]:
+    def _pop(self, instance: int, at: tuple[str, str], fields: Json, receipts: Sequence[str] = ()) -> list[Json]:
+        return self._pop_meanwhile(instance, at, fields, [*receipts], None)
+
+    def _pop_meanwhile(
+        self, instance: int, at: tuple[str, str], fields: Json, acks: list[str], event: Meanwhile | None
+    ) -> list[Json]:
         """The messages taken."""
-        began_ms, wait_ms, missing = self.now, fields.get("wait_ms", 0), self.model.missing(topic, name)
+        (topic, _), began_ms, wait_ms, missing = at, self.now, fields.get("wait_ms", 0), self.model.missing(*at)
         after_ms = event.after_ms([0, wait_ms, wait_ms // 2]) if event else 0
         known = [len(log) for log in self.model.topics[topic].logs] if topic in self.model.topics else []
         with self._happening(began_ms + after_ms, lambda: self._store_meanwhile(event, topic)):
-            answer = self.clients[instance].post(f"/topics/{topic}/groups/{name}/pop", **fields)
+            answer = self.clients[instance].post(f"{path_of(*at)}/pop", **fields, ack=acks)
+        self.model.begin(instance)
         if missing:
             assert (answer.problem, self.now) == (missing, began_ms)
             return []
-        modelled = self._topic(topic)
-        group, receipts = modelled.groups[name], fields.get("ack", [])
-        worths = self.model.ack(group, receipts, began_ms)
-        self._judge_acks(answer.json, receipts, worths)
+        group = self.group(*at)
         is_told = event is not None and event.instance == instance
-        pop = Passing(self.model, modelled, group, asked(fields, group, began_ms), known, is_told)
-        messages: list[Json] = answer.json["messages"]
-        pop.judge(messages, self.now)
-        assert answer.json.keys() == {"messages", "acked", "failed"}
-        self._compare(topic, name, pop)
-        return messages
+        asked = Asked.by(fields, group, began_ms)
+        self._judge_pop(Pop(self.model, self.model.topics[topic], group, asked, known, is_told), answer.json, acks)
+        return list(answer.json["messages"])
 
     def _store_meanwhile(self, event: Meanwhile | None, topic: str) -> None:
         if event is None or topic not in self.model.topics:
@@ -732,28 +634,6 @@ class Calls(Pair):
             self._ask(event.instance, topic, {}, 60_000, 0, None)
         elif not any("ttl_ms" in message for half in self._halves_of(topic) for message in half.messages):
             self._decide_meanwhile(event, topic)
-
-    @rule(instance=instances, topic=topics, group=groups, delay_ms=st.sampled_from([None, 0, 2_000]), data=st.data())
-    def nack(self, instance: int, topic: str, group: str, delay_ms: int | None, data: st.DataObject) -> None:
-        receipt = data.draw(self._receipts())
-        answer = self.clients[instance].post(
-            f"/topics/{topic}/groups/{group}/nack", receipts=[receipt], delay_ms=delay_ms
-        )
-        if self._is_missing(answer, topic, group):
-            return
-        modelled = self.model.topics[topic].groups[group]
-        held = self.model.held(modelled, [receipt], self.now)
-        for ticket, cursor in held.values():
-            cursor.nack(ticket.offset, self.now, delay_ms, modelled.settings["max_attempts"])
-        code = LOST if self.model.place(modelled, receipt) else INVALID
-        failed = [] if held else [{"receipt": receipt, "code": code}]
-        assert (answer.status, answer.json) == (200, {"nacked": len(held), "failed": failed})
-
-    def _judge_acks(self, answer: Json, receipts: list[str], worths: list[str]) -> None:
-        failed = {failure["receipt"]: failure["code"] for failure in answer["failed"]}
-        for receipt, worth in zip(receipts, worths, strict=True):
-            assert failed.get(receipt, COUNTS) in ((COUNTS, LOST) if worth == EITHER else (worth,))
-        assert answer["acked"] + len(answer["failed"]) == len(receipts)
 
     # -- ids and receipts ---------------------------------------------------------------------------------------------
 
@@ -771,58 +651,11 @@ class Calls(Pair):
         kinds = [*8 * [st.sampled_from(known[-2:])], *2 * [st.sampled_from(known)], altered_ids, others]
         return data.draw(st.one_of(kinds))
 
-    def _receipts(self) -> st.SearchStrategy[str]:
-        """Mostly such as are held."""
-        held = [
-            receipt
-            for topic in self.model.topics.values()
-            for group in topic.groups.values()
-            for receipt in self.model.newest(group)
-        ]
-        kinds = [*([st.sampled_from(held)] * 4 if held else []), st.sampled_from(["x", ""])]
-        if self.model.tickets:
-            any_of_them = st.sampled_from(list(self.model.tickets))
-            kinds += [any_of_them, st.builds(altered, any_of_them, st.integers(0, 150))]
-        return st.one_of(kinds)
-
-    # -- comparing ----------------------------------------------------------------------------------------------------
-
-    def _topic(self, name: str) -> MortalTopic:
-        topic = self.model.topics[name]
-        assert isinstance(topic, MortalTopic)
-        return topic
-
-    def _is_missing(self, answer: Answer, topic: str, group: str | None = None) -> bool:
-        """Whether the topic or group does not exist, which the answer must then say."""
-        missing = self.model.missing(topic, group)
-        assert missing is None or answer.problem == missing
-        return missing is not None
-
-    @invariant()
-    def a_group_is_where_the_model_has_it(self) -> None:
-        """Another one after each step."""
-        places = [(topic.name, name) for topic in self.model.topics.values() for name in topic.groups]
-        self.steps += 1
-        if places:
-            self._compare(*places[self.steps % len(places)], None)
-
-    def _compare(self, topic: str, name: str, pop: Passing | None) -> None:
-        """`pop`: the one just made."""
-        seen = self.observer.get(f"/topics/{topic}/groups/{name}").json
-        if pop:
-            pop.settle_doubt(seen)
-        seen.pop("created_at_ms")
-        assert seen == details(self.model.topics[topic], name, self.now)
-
 
 def _acked(receipt: str, worth: str) -> Json:
     """The answer to a reply with a receipt."""
     counts = worth == COUNTS
     return {"acked": int(counts), "failed": [] if counts else [{"receipt": receipt, "code": worth}]}
-
-
-def _place(message: Json) -> tuple[int, int]:
-    return message["queue"], message["offset"]
 
 
 def _other_digit(text: str, place: int) -> str:

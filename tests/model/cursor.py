@@ -6,11 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from chalicelib.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, BY_RECEIPT
-from chalicelib.consuming.key_plan import LOOKED_FURTHER_MAX
-
-BACKOFF_MS = (10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000)
-"""The contract's, as far as messages get here; then ever longer."""
+from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, BY_RECEIPT
+from chalicelib.core.consuming.key_plan import LOOKED_FURTHER_MAX
 
 REMEMBERED_MS = 600_000
 REMEMBERED_MOVES = 30
@@ -59,6 +56,7 @@ class Ticket:
     offset: int
     until_ms: int
     delivery: str | None
+    attempt: int
 
     @property
     def place(self) -> tuple[int, int, int, int]:
@@ -140,6 +138,17 @@ class Cursor:
         shown = (offset for offset, hold in self.holds.items() if self.ordered or hold.receipt is not None)
         return min([self.next, *self.aside, *shown])
 
+    def state(self, offset: int, now: int) -> tuple[str, int | None, int | None]:
+        """How a message stands, after how many attempts, and until when."""
+        hold, letter = self.holds.get(offset), self.letters.get(offset)
+        if hold and hold.until_ms > now:
+            return "in_flight" if hold.receipt else "retrying", hold.attempt, hold.until_ms
+        if hold:
+            return "ready", hold.attempt, None
+        if offset >= self.next:
+            return "ready", None, None
+        return ("dead", letter.attempts, None) if letter else ("settled", None, None)
+
     def held_by(self, name: tuple[str | None, str], now: int) -> list[int]:
         return sorted(offset for offset, hold in self.holds.items() if hold.name == name and _runs(hold, now))
 
@@ -156,10 +165,20 @@ class Cursor:
         return self.holds[offset].attempt if offset in self.holds else 0
 
     def bury(self, offset: int, from_ms: int, to_ms: int, reason: str = EXPIRED) -> None:
-        hold = self.holds.pop(offset)
+        attempt = self.leave(offset)
         self.buried.add(offset)
-        self.letters[offset] = Letter(hold.attempt, reason, from_ms, to_ms)
+        self.letters[offset] = Letter(attempt, reason, from_ms, to_ms)
+
+    def leave(self, offset: int) -> int:
+        """Nobody gets it any more. Returns its attempts."""
         self.moves += 1
+        return self.holds.pop(offset).attempt
+
+    def skip(self, offset: int) -> None:
+        """A pop passes it."""
+        self.moves += self.holds.pop(offset, None) is not None
+        self.aside.discard(offset)
+        self.next = max(self.next, offset + 1)
 
     def redrive(self, offset: int, now: int) -> None:
         """It is due at once, as if it had never been delivered; or it comes anyway, if the group was reset."""
@@ -178,6 +197,11 @@ class Cursor:
         self.next, self.epoch, self.moves, self.purged_at_ms = offset, self.epoch + 1, 0, purged_at_ms
         for known in (self.holds, self.settled_by, self.aside, self.buried):
             known.clear()
+
+    def copied(self) -> Cursor:
+        """A copy that may change."""
+        own = {name: getattr(self, name).copy() for name in ("aside", "buried", "letters", "holds", "settled_by")}
+        return replace(self, **own)
 
     # -- receipts -----------------------------------------------------------------------------------------------------
 
@@ -206,13 +230,8 @@ class Cursor:
         is_forgotten = ticket.until_ms + REMEMBERED_MS < now or self.moves > REMEMBERED_MOVES
         return EITHER if is_forgotten else LOST
 
-    def nack(self, offset: int, now: int, delay_ms: int | None, max_attempts: int | None, reason: str = "") -> None:
-        attempt = self.holds[offset].attempt
-        if max_attempts is not None and attempt >= max_attempts:
-            self.bury(offset, now, now, reason)
-            return
-        wait_ms = BACKOFF_MS[min(max(attempt, 1), len(BACKOFF_MS)) - 1] if delay_ms is None else delay_ms
-        self.take(offset, Hold(now + wait_ms, attempt))
+    def nack(self, offset: int, due_ms: int) -> None:
+        self.take(offset, Hold(due_ms, self.holds[offset].attempt))
 
     def extend(self, offset: int, receipt: str | None, until_ms: int) -> None:
         """`receipt`: the one that the holder has from now on. None: the same, or there is no holder."""

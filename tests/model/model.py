@@ -1,118 +1,17 @@
-"""The model of topics and groups, and what the service has to say about them. One thing happens after another here, and
-nothing is cached."""
+"""The model of the service: topics, receipts, what calls do to messages, and what the service has to say about it."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from chalicelib.base.limits import BACKOFF_MS, CLOCKS_APART_MS
-from tests.model.cursor import INVALID, Cursor, Ticket
-
-Json = dict[str, Any]
-
-NEVER_MS = 2**63
-
-DEFAULTS: Json = {
-    "start": "earliest",
-    "mode": "clustering",
-    "invisible_ms": 30_000,
-    "max_attempts": 16,
-    "max_in_flight": 1_000,
-    "backoff_ms": list(BACKOFF_MS),
-    "paused": False,
-    "ordered": False,
-    "delay_ms": 0,
-    "rate_limit": None,
-    "filter": None,
-    "alarm": None,
-    "alarm_state": None,
-    "push": None,
-    "dead_letters": None,
-    "settle_by": "receipt",
-}
-
-
-@dataclass
-class Group:
-    id: int
-    settings: Json
-    cursors: list[Cursor]
-    purged_at_ms: int | None = None
-    last_purged_at_ms: int = 0
-    """Of a purge that was lifted since, too."""
-
-    def purged_by(self, now: int, has_delayed: bool) -> int:
-        """What a purge counts for: where messages may wait, what any clock calls earlier."""
-        lead_ms = CLOCKS_APART_MS if has_delayed else -CLOCKS_APART_MS - 1
-        self.last_purged_at_ms = max(now + lead_ms, self.last_purged_at_ms + 1)
-        return self.last_purged_at_ms
-
-    def unwanted(self, queue: int, log: list[Json]) -> set[int]:
-        """What pops pass without delivering it, if it was not taken before."""
-        purged_at_ms, rule = self.cursors[queue].purged_at_ms, self.settings["filter"]
-        return {
-            message["offset"]
-            for message in log
-            if not _is_wanted(message, rule) or message.get("sent_at_ms", NEVER_MS) <= (purged_at_ms or 0)
-        }
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A delayed message. `shown`: as a look-up answers it, but for its offset and its times."""
-
-    shown: Json
-    queue: int
-    due_ms: int
-    sent_at_ms: int
-
-
-@dataclass
-class Topic:
-    """`logs`: for each queue its messages, as a look-up answers them."""
-
-    name: str
-    logs: list[list[Json]]
-    waiting: dict[str, Waiting] = field(default_factory=dict)
-    """Delayed messages by their id, in the order in which they were sent."""
-    has_delayed: bool = False
-    """Whether any was ever sent, be it a repeat."""
-    delivered: list[str] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
-    """The ids of messages that waited."""
-    dedup: dict[str, tuple[int, Json]] = field(default_factory=dict)
-    """The instant and the first result of each dedup id."""
-    groups: dict[str, Group] = field(default_factory=dict)
-    queue_of_key: dict[str, int] = field(default_factory=dict)
-
-    def offset_at(self, queue: int, at_ms: int) -> int:
-        log = self.logs[queue]
-        return next((message["offset"] for message in log if message["stored_at_ms"] >= at_ms), len(log))
-
-    def meet(self, message: Json, now: int) -> None:
-        """A delayed message has come into the log: not early, and none that was due before it is left."""
-        waited = self.waiting.pop(message["message_id"])
-        log = self.logs[waited.queue]
-        came_at_ms = message["stored_at_ms"]
-        assert waited.due_ms <= came_at_ms <= now
-        times = {"stored_at_ms": came_at_ms, "sent_at_ms": waited.sent_at_ms}
-        assert message == {**waited.shown, **times, "offset": len(log)}
-        assert not [other for other in self.waiting.values() if _is_before(other, waited)]
-        log.append(message)
-        self.delivered.append(message["message_id"])
-
-    def due(self, now: int) -> list[Waiting]:
-        return [waiting for waiting in self.waiting.values() if waiting.due_ms <= now]
-
-    def starts(self, start: str | int) -> list[int]:
-        if start == "earliest":
-            return [0 for _ in self.logs]
-        if start in ("latest", "now"):
-            return [len(log) for log in self.logs]
-        return [self.offset_at(queue, int(start)) for queue in range(len(self.logs))]
+from tests.model import letters
+from tests.model.cursor import EXPIRED, INVALID, LOST, Cursor, Ticket
+from tests.model.group import Group, Place
+from tests.model.letters import ALARMS
+from tests.model.topic import Topic
+from tests.model.values import Json
 
 
 @dataclass
@@ -121,6 +20,12 @@ class Model:
     tickets: dict[str, Ticket] = field(default_factory=dict)
     """Every receipt that was ever given out, in order."""
     ids: itertools.count[int] = field(default_factory=itertools.count)
+    caller: int = 0
+    calls: int = 0
+    """The instance that does what is done now, and how many calls there were."""
+
+    def begin(self, instance: int) -> None:
+        self.caller, self.calls = instance, self.calls + 1
 
     def missing(self, topic: str, group: str | None = None) -> tuple[int, str] | None:
         """The error when the topic or the group does not exist; None: both do."""
@@ -129,6 +34,13 @@ class Model:
         if group is not None and group not in self.topics[topic].groups:
             return 404, "GroupNotFound"
         return None
+
+    def groups(self) -> Iterator[tuple[Topic, Group]]:
+        for topic in self.topics.values():
+            for group in topic.groups.values():
+                yield topic, group
+
+    # -- receipts -----------------------------------------------------------------------------------------------------
 
     def place(self, group: Group, receipt: str) -> tuple[Ticket, Cursor] | None:
         """The message that a receipt names; None: none of this group."""
@@ -139,11 +51,15 @@ class Model:
 
     def ack(self, group: Group, receipts: list[str], now: int) -> list[str]:
         """Acks them, and says what each is worth."""
-        places = [(self.place(group, receipt), receipt) for receipt in receipts]
-        for place, receipt in places:
-            if place:
+        for receipt in receipts:
+            if place := self.place(group, receipt):
                 place[1].ack(place[0], receipt, now)
-        return [place[1].worth(place[0], receipt, now) if place else INVALID for place, receipt in places]
+        return [self.worth(group, receipt, now) for receipt in receipts]
+
+    def worth(self, group: Group, receipt: str, now: int) -> str:
+        """After all receipts of its call are acked."""
+        place = self.place(group, receipt)
+        return place[1].worth(place[0], receipt, now) if place else INVALID
 
     def held(self, group: Group, receipts: list[str], now: int) -> dict[str, tuple[Ticket, Cursor]]:
         """Those of the receipts that are good for their message."""
@@ -152,24 +68,85 @@ class Model:
             receipt: place for receipt, place in places.items() if place and place[1].is_held(place[0], receipt, now)
         }
 
+    def lost(self, group: Group, receipt: str) -> str:
+        return LOST if self.place(group, receipt) else INVALID
+
     def newest(self, group: Group) -> list[str]:
         """The receipts of all messages that are leased, or were and have not been taken since."""
         return [hold.receipt for cursor in group.cursors for _, hold in sorted(cursor.holds.items()) if hold.receipt]
 
+    # -- what dies ----------------------------------------------------------------------------------------------------
 
-def details(topic: Topic, name: str, now: int) -> Json:
+    def doomed(self, group: Group, queue: int, now: int) -> list[int]:
+        """The messages that a look into the queue buries."""
+        return group.cursors[queue].doomed(now, group.max_attempts) if self.can_bury(group) else []
+
+    def can_bury(self, group: Group) -> bool:
+        target = group.settings["dead_letters"]
+        return target is None or target["topic"] in self.topics
+
+    def bury(
+        self, topic: Topic, group: Group, place: Place, now: int, reason: str = EXPIRED, from_ms: int | None = None
+    ) -> None:
+        """Into the dead letters of the group, or into the topic for dead messages."""
+        (queue, offset), target = place, group.settings["dead_letters"]
+        cursor = group.cursors[queue]
+        if target is None:
+            cursor.bury(offset, now if from_ms is None else from_ms, now, reason)
+            return
+        coming = letters.of_dead(topic.logs[queue][offset], group, cursor.leave(offset), reason, self.calls)
+        self.topics[target["topic"]].coming.append(coming)
+        self.topics[target["topic"]].delays(self.caller, now)
+
+    def give_up(
+        self, topic: Topic, group: Group, place: Place, now: int, delay_ms: int | None, reason: str, is_last: bool
+    ) -> None:
+        """A message is nacked, or buried after the last attempt. While nobody can bury it, it waits for its retry."""
+        cursor = group.cursors[place[0]]
+        attempt, most = cursor.attempts_of(place[1]), group.max_attempts
+        if (is_last or (most is not None and attempt >= most)) and self.can_bury(group):
+            self.bury(topic, group, place, now, reason)
+        else:
+            cursor.nack(place[1], now + (group.wait_ms(attempt) if delay_ms is None else delay_ms))
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def note(self, topic: Topic, group: Group, place: Place, event: Json) -> None:
+        if topic.options["trace"]:
+            group.events.setdefault(place, []).append(event)
+
+    def check_alarms(self, now: int) -> int:
+        """How many alarms have changed. Their messages are on their way."""
+        changes = 0
+        for topic, group in sorted(self.groups(), key=lambda each: each[0].name):
+            seen = details(topic, group, now)
+            if told := group.check(topic.name, seen["ready"], now - oldest_ready(seen, now), now):
+                changes += 1
+                if (topic.name, told["state"]) != (ALARMS, "cleared"):
+                    alarms = self.topics.get(ALARMS) or Topic(
+                        next(self.ids), ALARMS, [[], [], [], []], created_at_ms=now
+                    )
+                    self.topics[ALARMS] = alarms
+                    alarms.delays(self.caller, now)
+                    alarms.coming.append(letters.of_alarm(told, now))
+        return changes
+
+
+# -- what the service says --------------------------------------------------------------------------------------------
+
+
+def details(topic: Topic, group: Group, now: int) -> Json:
     """The answer of `GET` about a group, except when it was created."""
-    group = topic.groups[name]
-    queues = [_queue(topic, group, queue, now) for queue in range(len(topic.logs))]
+    queues = [progress(topic, group.cursors[queue], queue, now) for queue in range(topic.readers)]
     ready, in_flight = (sum(queue[field] for queue in queues) for field in ("ready", "in_flight"))
     return {
         "topic": topic.name,
-        "group": name,
+        "group": group.name,
         **group.settings,
         "purged_at_ms": group.purged_at_ms,
         "ready": ready,
         "in_flight": in_flight,
-        "retrying": sum(cursor.retrying(now) for cursor in group.cursors),
+        "retrying": sum(cursor.retrying(now) for cursor in group.cursors[: topic.readers]),
         "delayed": 0,
         "dead": sum(len(cursor.letters) for cursor in group.cursors),
         "lag": ready + in_flight,
@@ -177,13 +154,11 @@ def details(topic: Topic, name: str, now: int) -> Json:
     }
 
 
-def _queue(topic: Topic, group: Group, queue: int, now: int) -> Json:
-    cursor, log = group.cursors[queue], topic.logs[queue]
-    return progress_with(cursor.ready(now, len(log)), cursor, queue, log, now)
-
-
-def progress_with(ready: list[int], cursor: Cursor, queue: int, log: list[Json], now: int) -> Json:
-    """A group's progress in a queue, where these are ready."""
+def progress(topic: Topic, cursor: Cursor, queue: int, now: int) -> Json:
+    """The progress in a queue. A message that was never delivered and has expired is not ready; one whose time to live
+    is over is, until a pop passes it."""
+    log, first = topic.logs[queue], topic.first(queue, now)
+    ready = [offset for offset in cursor.ready(now, len(log)) if offset >= first or offset in cursor.holds]
     return {
         "queue": queue,
         "committed_offset": cursor.committed(),
@@ -197,27 +172,31 @@ def progress_with(ready: list[int], cursor: Cursor, queue: int, log: list[Json],
     }
 
 
-def judge_waiting(topic: Topic, queues: int, listed: list[Json], counted: Json) -> None:
-    """All that waits is listed, by due time, and counted in each of the queues."""
-    assert {message["message_id"]: message for message in listed} == {
-        message_id: {**waiting.shown, "deliver_at_ms": waiting.due_ms, "sent_at_ms": waiting.sent_at_ms}
-        for message_id, waiting in topic.waiting.items()
-    }
-    dues = [message["deliver_at_ms"] for message in listed]
-    assert dues == sorted(dues)
-    counts = Counter(waiting.queue for waiting in topic.waiting.values())
-    waits = [{"queue": queue, "waiting": counts[queue]} for queue in range(queues)]
-    assert counted == {"waiting": len(listed), "queues": waits}
+def oldest_ready(seen: Json, now: int) -> int:
+    oldest: list[int] = [each["oldest_ready_at_ms"] for each in seen["queues"] if each["ready"]]
+    return min(oldest, default=now)
 
 
-def _is_before(waiting: Waiting, other: Waiting) -> bool:
-    return waiting.queue == other.queue and waiting.due_ms < other.due_ms
+def forgiven(topic: Topic, group: Group, seen: Json, now: int) -> Json:
+    """The same answer. Where the first ready message may be removed, the time of any behind it will do."""
+    queues = []
+    for each, cursor in zip(seen["queues"], group.cursors, strict=False):
+        queue, log = each["queue"], topic.logs[each["queue"]]
+        ready = cursor.ready(now, len(log))
+        known = progress(topic, cursor, queue, now)
+        if known["ready"] and topic.may_be_gone(queue, ready[0], now):
+            assert each["oldest_ready_at_ms"] in (None, *(message["stored_at_ms"] for message in log[ready[0] :]))
+            each = {**each, "oldest_ready_at_ms": known["oldest_ready_at_ms"]}
+        queues.append(each)
+    return {**seen, "queues": queues}
 
 
-def _is_wanted(message: Json, rule: Json | None) -> bool:
-    if rule is None:
-        return True
-    return message["tag"] in rule["tags"]
+def demand_group(topic: Topic, group: Group, seen: Json, now: int) -> None:
+    """The answer about a group is as the model has it."""
+    seen, known = forgiven(topic, group, seen, now), details(topic, group, now)
+    wrong = {field: (seen.get(field), value) for field, value in known.items() if seen.get(field) != value}
+    assert not wrong, f"answered and expected: {wrong}"
+    assert seen.keys() == {*known, "created_at_ms"}
 
 
 def altered(text: str, place: int) -> str:

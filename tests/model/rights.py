@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.model.model import Json
+from tests.model.values import Json
 
 REMEMBERED_MS = 5_000
 """For so long an instance may remember a token as it was."""

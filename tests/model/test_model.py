@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.model.access import Access
 from tests.model.calls import Calls
-from tests.model.delaying import DelayingMachine
-from tests.model.lasting import Lasting
-from tests.model.pushing import Pushing
-from tests.model.queues import Queues
-from tests.model.tending import Tending
+from tests.model.lifetimes import Lifetimes
+from tests.model.operations import Operations
+from tests.model.pushes import Pushes
+from tests.model.sqs_queues import SqsQueues
+from tests.model.topics import Topics
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
 """So many random examples, instead of a few that are always the same."""
@@ -29,8 +29,8 @@ def _settings(max_examples: int, steps: int = 40) -> settings:
     )
 
 
-TestTheServiceAgreesWithTheModel = DelayingMachine.TestCase
-TestTheServiceAgreesWithTheModel.settings = _settings(35, steps=60)
+TestTopicsAgreeWithTheModel = Topics.TestCase
+TestTopicsAgreeWithTheModel.settings = _settings(35, steps=60)
 
 TestCallsAgreeWithTheModel = Calls.TestCase
 TestCallsAgreeWithTheModel.settings = _settings(15)
@@ -38,14 +38,14 @@ TestCallsAgreeWithTheModel.settings = _settings(15)
 TestAccessAgreesWithTheModel = Access.TestCase
 TestAccessAgreesWithTheModel.settings = _settings(16)
 
-TestPushesAgreeWithTheModel = Pushing.TestCase
+TestPushesAgreeWithTheModel = Pushes.TestCase
 TestPushesAgreeWithTheModel.settings = _settings(25)
 
-TestTendingAgreesWithTheModel = Tending.TestCase
-TestTendingAgreesWithTheModel.settings = _settings(12, steps=45)
+TestOperationsAgreeWithTheModel = Operations.TestCase
+TestOperationsAgreeWithTheModel.settings = _settings(12, steps=45)
 
-TestWhatLastsAgreesWithTheModel = Lasting.TestCase
-TestWhatLastsAgreesWithTheModel.settings = _settings(20, steps=50)
+TestLifetimesAgreeWithTheModel = Lifetimes.TestCase
+TestLifetimesAgreeWithTheModel.settings = _settings(20, steps=50)
 
-TestQueuesOfSqsAgreeWithTheModel = Queues.TestCase
+TestQueuesOfSqsAgreeWithTheModel = SqsQueues.TestCase
 TestQueuesOfSqsAgreeWithTheModel.settings = _settings(13)

@@ -13,9 +13,9 @@ import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
-from chalicelib.protocols.mqhttp.calls import CALLS
-from chalicelib.protocols.mqhttp.signatures import SKEW_MS_MAX
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.doors.mqhttp.calls import CALLS
+from chalicelib.doors.mqhttp.signatures import SKEW_MS_MAX
 from tests.mqhttp.client import Mq, message, receipt_handles, refusal_in
 from tests.mqhttp.keyed import Keyed
 from tests.support.client import ALL_RIGHTS, Client, Json

@@ -149,7 +149,7 @@ def test_no_entity_is_expanded(mq: Mq) -> None:
 
 def test_a_body_over_the_limit_is_refused(mq: Mq, monkeypatch: pytest.MonkeyPatch) -> None:
     assert mq.refused("POST", message("a" * (4 * 1024 * 1024 + 1))).code == INVALID
-    monkeypatch.setattr("chalicelib.protocols.mqhttp.xml_wire.REQUEST_BYTES_MAX", 100)
+    monkeypatch.setattr("chalicelib.doors.mqhttp.xml_wire.REQUEST_BYTES_MAX", 100)
     raw = b"<Message" + b" " * 100 + b"/>"
     assert mq.refused("POST", raw) == Refused(400, INVALID, "the request has more than 100 bytes")
 

@@ -27,9 +27,13 @@ from tests.support.arguments import above_zero, at_least_one
 
 _NAMES = (
     *("cursors", "consuming", "log", "producing", "delays", "dead_letters"),
-    *("transactions", "requests", "push", "upkeep", "access"),
+    *("transactions", "requests", "upkeep", "access"),
 )
-ROOMS = {name: f"chalicelib/{name}/*.py" for name in _NAMES} | {"evaluate": "local/memory/evaluate.py"}
+ROOMS = {
+    **{name: f"chalicelib/core/{name}/*.py" for name in _NAMES},
+    "push": "chalicelib/push/*.py",
+    "evaluate": "local/memory/evaluate.py",
+}
 
 FILES_MAX = 8
 """Of tests, for a mutant that is planted before anything is imported: each of these imports all anew."""

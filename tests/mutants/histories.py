@@ -9,9 +9,9 @@ BROADCASTS_A_ROUND = 5
 
 
 def names() -> list[str]:
-    from tests.simulation.planted import PLANS
+    from tests.simulation.bugs import BUGS
 
-    plans = {plan: name for name, plan in reversed(PLANS.items())}.values()
+    plans = {bug.plan: name for name, bug in reversed(BUGS.items()) if bug.plan}.values()
     known: list[str] = []
     for seed in range(ROUNDS):
         known += [f"{plan}/{seed}" for plan in plans]
@@ -22,8 +22,9 @@ def names() -> list[str]:
 
 def is_clean(name: str) -> bool:
     from tests.simulation import broadcast
-    from tests.simulation.planted import PLANS
+    from tests.simulation.bugs import BUGS
     from tests.simulation.world import play
 
-    plan, _, seed = name.partition("/")
-    return not (broadcast.play(int(seed)) if plan == "broadcast" else play(int(seed), PLANS.get(plan)))
+    kind, _, seed = name.partition("/")
+    plan = BUGS[kind].plan if kind in BUGS else None
+    return not (broadcast.play(int(seed)) if kind == "broadcast" else play(int(seed), plan))

@@ -45,7 +45,7 @@ def with_tests(act: Callable[[dict[str, pytest.Item]], None], chosen: Sequence[s
         "ignore::pytest.PytestAssertRewriteWarning",
     ]
     left_out = [f"--ignore={path}" for path in LEFT_OUT]
-    asked = [*left_out, "--hypothesis-seed=0", "-k", "not dynoxide and not embedded", *chosen]
+    asked = [*left_out, "--hypothesis-seed=0", "-k", "not dynoxide and not moto", *chosen]
     code = pytest.main([*quiet, *asked], plugins=[_Taken(act)])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise RuntimeError(f"pytest: {code!r}")

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store import Store
 from chalicelib.service import Service
-from chalicelib.store import Store
 from tests.store.conftest import dynoxide_store, memory_store
 
 __all__ = ["dynoxide_store", "memory_store"]

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from chalicelib.api import Api
-from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from chalicelib.core.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

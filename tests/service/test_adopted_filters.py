@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable
-from chalicelib.catalogue import filters
-from chalicelib.catalogue.filters import Filter
+from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable
+from chalicelib.core.catalogue import filters
+from chalicelib.core.catalogue.filters import Filter
 from tests.support.client import Client
 from tests.support.troubled_store import TroubledStore, unavailable, unknown
 

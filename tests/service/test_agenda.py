@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS, STORED_LATE_MS_MAX
-from chalicelib.store import Keys, Range, Read
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, RemoveItem, Write
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import DAY_MS, HOUR_MS, MINUTE_MS, STORED_LATE_MS_MAX
+from chalicelib.core.store import Keys, Range, Read
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Key, RemoveItem, Write
 from local.memory.store import MemoryStore
 from tests.store.strict import StrictStore
 from tests.support.clock import Clock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.base.limits import METADATA_AGE_MS_MAX, SECOND_MS
-from chalicelib.table import keys
-from chalicelib.table.writes import Key
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX, SECOND_MS
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Key
 from tests.support.client import Client, Json, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, unavailable

@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import DecantError
-from chalicelib.catalogue.alarm import RAISED, AlarmState
-from chalicelib.delays.promoter import Promoter
-from chalicelib.table.writes import Item, Key, Refused, Write
-from chalicelib.upkeep.alarms import change
+from chalicelib.core.base.errors import DecantError
+from chalicelib.core.catalogue.alarm import RAISED, AlarmState
+from chalicelib.core.delays.promoter import Promoter
+from chalicelib.core.table.writes import Item, Key, Refused, Write
+from chalicelib.core.upkeep.alarms import change
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance as instance_of

@@ -8,16 +8,16 @@ from random import Random
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, MINUTE_MS
-from chalicelib.base.message import Message
-from chalicelib.catalogue.topic import Topic
-from chalicelib.log.segment import Entry, Segment, append, leave
-from chalicelib.log.tails import Tail
-from chalicelib.log.writer import LogWriter
-from chalicelib.store import Keys, Outcome, Read
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Write, key_of
+from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.core.base.limits import DAY_MS, ENTRY_LATE_MS, MINUTE_MS
+from chalicelib.core.base.message import Message
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.log.segment import Entry, Segment, append, leave
+from chalicelib.core.log.tails import Tail
+from chalicelib.core.log.writer import LogWriter
+from chalicelib.core.store import Keys, Outcome, Read
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Write, key_of
 from tests.store.strict import StrictStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import MIB, TAKEOVERS_MAX
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import MIB, TAKEOVERS_MAX
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
 from tests.support.late_store import LateStore

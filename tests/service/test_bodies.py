@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import BODY_BYTES_MAX
-from tests.store.conftest import embedded_store, store
+from chalicelib.core.base.limits import BODY_BYTES_MAX
+from tests.store.conftest import moto_store, store
 
-__all__ = ["embedded_store", "store"]
+__all__ = ["moto_store", "store"]
 
 Instance = Callable[[], Api]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.api import Api
-from chalicelib.base.errors import AlreadyReplied, DecantError, ReplyTimeout, RequestExpired
+from chalicelib.core.base.errors import AlreadyReplied, DecantError, ReplyTimeout, RequestExpired
 
 CALLERS = 200
 WORKERS = 4

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
-from chalicelib.base.limits import DAY_MS, MINUTE_MS
-from chalicelib.delays.decision import PROMOTED_MAX
+from chalicelib.core.base.errors import AlreadyDelivered, MessageNotFound
+from chalicelib.core.base.limits import DAY_MS, MINUTE_MS
+from chalicelib.core.delays.decision import PROMOTED_MAX
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

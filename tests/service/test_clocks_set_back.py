@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import AlreadyDelivered
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.base.errors import AlreadyDelivered
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from local.memory.store import MemoryStore
 from tests.support.clock import Bell, Clock
 from tests.support.instances import instance

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from chalicelib.base.deadline import within
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.log.tails import Tail
-from chalicelib.log.writer import LogWriter
-from chalicelib.store import Outcome, Range, Read, Throttled
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Write, key_of
+from chalicelib.core.base.deadline import within
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.log.tails import Tail
+from chalicelib.core.log.writer import LogWriter
+from chalicelib.core.store import Outcome, Range, Read, Throttled
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Write, key_of
 from tests.service.test_appends import World
 
 TRIES_MAX = 7

@@ -8,12 +8,12 @@ from itertools import islice
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.cursors.cursor_writes import INERT_MAX, LEASES_ROOM, WITNESSES_MAX
-from chalicelib.cursors.retries import RETRY_SOON_MS
-from chalicelib.store import Outcome
-from chalicelib.table.writes import Item, Key, Set, Write
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.core.cursors.cursor_writes import INERT_MAX, LEASES_ROOM, WITNESSES_MAX
+from chalicelib.core.cursors.retries import RETRY_SOON_MS
+from chalicelib.core.store import Outcome
+from chalicelib.core.table.writes import Item, Key, Set, Write
 from local.memory.sizes import item_bytes
 from local.memory.store import MemoryStore
 from tests.store.strict import StrictStore

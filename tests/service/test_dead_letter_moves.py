@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.admin.sqs_queues import NewQueue
 from chalicelib.api import Api
-from chalicelib.base.limits import KIB
-from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
-from chalicelib.store import Store
+from chalicelib.core.base.limits import KIB
+from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
+from chalicelib.core.store import Store
+from chalicelib.doors.sqs.registry import NewQueue, queues_of
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 
 
@@ -99,7 +99,7 @@ class Circle(Scene):
         Stage.__init__(self)
         service = self.instance()
         settings = {"max_attempts": 1, "invisible_ms": 1_000, "dead_letters": DeadLetterTopic({"topic": "t"})}
-        service.sqs_queues.make(NewQueue("t", "t", {"queues": 1}, "g", settings, {}, {}))
+        queues_of(service).make(NewQueue("t", "t", {"queues": 1}, "g", settings, {}, {}))
         api = Api(service)
         api.produce("t", {"messages": [{"body": "a"}, {"body": "b" * 2_000}]})
         assert len(api.pop("t", "g", {})["messages"]) == 2

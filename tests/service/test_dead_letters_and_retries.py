@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from chalicelib.api import Api
-from chalicelib.base.limits import HOUR_MS
-from chalicelib.base.runtime import system
+from chalicelib.core.base.limits import HOUR_MS
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store import Keys, Range, Store
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import key_of
 from chalicelib.service import Service
-from chalicelib.store import Keys, Range, Store
-from chalicelib.table import keys
-from chalicelib.table.writes import key_of
 
 
 def test_letters_are_counted_as_they_are(instance: Callable[[], Api], topic: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chalicelib.api import Api
-from chalicelib.base.limits import DAY_MS, DEDUP_MS
-from chalicelib.table.writes import Item, Refused, Write
+from chalicelib.core.base.limits import DAY_MS, DEDUP_MS
+from chalicelib.core.table.writes import Item, Refused, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock
 from tests.support.instances import instance as at_a_virtual_time

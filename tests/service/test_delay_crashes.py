@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from chalicelib.base.message import Message
-from chalicelib.consuming.request import Pop
-from chalicelib.delays.decision import PROMOTED_MAX
-from chalicelib.producing.new_message import Sending
+from chalicelib.core.base.message import Message
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.delays.decision import PROMOTED_MAX
+from chalicelib.core.producing.new_message import Sending
 from tests.support.stopping import Stage, die_after, finish, requests_of, stop_after
 
 

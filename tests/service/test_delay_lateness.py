@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.runtime import Runtime
+from chalicelib.core.base.runtime import Runtime
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.support.distant_store import DistantStore

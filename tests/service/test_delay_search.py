@@ -7,9 +7,9 @@ from itertools import count
 
 import pytest
 
-from chalicelib.base.limits import STORED_LATE_MS_MAX as LATE_MS
-from chalicelib.delays.decision import Decision, Slot
-from chalicelib.log.segment import Entry
+from chalicelib.core.base.limits import STORED_LATE_MS_MAX as LATE_MS
+from chalicelib.core.delays.decision import Decision, Slot
+from chalicelib.core.log.segment import Entry
 from tests.support.stopping import Stage
 
 DUE_MS = 10**12

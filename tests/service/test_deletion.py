@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import GROUP_DETAILS_MAX
-from chalicelib.consuming.view_reader import UNKNOWN_ITEMS_MAX
-from chalicelib.log.segment import SEGMENT_FULL_BYTES
-from chalicelib.store import Read
-from chalicelib.table.writes import Item
+from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.core.base.limits import GROUP_DETAILS_MAX
+from chalicelib.core.consuming.view_reader import UNKNOWN_ITEMS_MAX
+from chalicelib.core.log.segment import SEGMENT_FULL_BYTES
+from chalicelib.core.store import Read
+from chalicelib.core.table.writes import Item
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import MessageNotFound, StoreUnavailable
-from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
-from chalicelib.log.segment import Segment
-from chalicelib.store import Range, Read
-from chalicelib.table.writes import Item, key_of
-from chalicelib.telemetry.record import Record, recording
-from chalicelib.upkeep import expiry
+from chalicelib.core.base.errors import MessageNotFound, StoreUnavailable
+from chalicelib.core.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
+from chalicelib.core.log.segment import Segment
+from chalicelib.core.store import Range, Read
+from chalicelib.core.table.writes import Item, key_of
+from chalicelib.core.telemetry.record import Record, recording
+from chalicelib.core.upkeep import expiry
 from local.memory.store import MemoryStore
 from tests.store.strict import StrictStore
 from tests.support.clock import Clock

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.admin.sqs_queues import NewQueue
 from chalicelib.api import Api
-from chalicelib.base.cache import FORGOTTEN_TOGETHER, BoundedCache
-from chalicelib.base.errors import TopicNotFound
+from chalicelib.core.base.cache import FORGOTTEN_TOGETHER, BoundedCache
+from chalicelib.core.base.errors import TopicNotFound
+from chalicelib.doors.sqs.registry import NewQueue, queues_of
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
@@ -93,7 +93,7 @@ def test_groups_that_came_and_went_leave_little_in_the_caches(apis: tuple[Api, A
 
 def test_queues_of_sqs_that_came_and_went_leave_little_in_the_caches(apis: tuple[Api, Api], cached: Count) -> None:
     api, _ = apis
-    queues = api.service.sqs_queues
+    queues = queues_of(api.service)
     for number in range(LIVES):
         queues.make(NewQueue(f"q{number}", f"q{number}", {"queues": 1}, "g", {}, {}, {}))
         queues.find(f"q{number}")
@@ -122,4 +122,7 @@ def test_every_cache_of_topics_is_among_those_that_forget() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "BoundedCache"
     }
-    assert makers == {"chalicelib/base/cache.py", "chalicelib/access/callers.py"}  # and tokens, which belong to none
+    assert makers == {
+        "chalicelib/core/base/cache.py",
+        "chalicelib/core/access/callers.py",
+    }  # and tokens, which belong to none

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.deadline import within
-from chalicelib.base.errors import DecantError, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import KIB, MIB
-from chalicelib.base.runtime import Runtime
-from chalicelib.log.segment import Entry, Segment
+from chalicelib.core.base.deadline import within
+from chalicelib.core.base.errors import DecantError, StoreUnavailable, TopicNotFound
+from chalicelib.core.base.limits import KIB, MIB
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.log.segment import Entry, Segment
+from chalicelib.core.store import Outcome, Throttled
+from chalicelib.core.table.writes import Write
 from chalicelib.service import Service
-from chalicelib.store import Outcome, Throttled
-from chalicelib.table.writes import Write
 from local.memory.store import MemoryStore
 from tests.support.scheduler import Killed, Scheduler
 

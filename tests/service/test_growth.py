@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import InvalidField, StoreUnavailable
-from chalicelib.base.limits import HEARD_MS, METADATA_AGE_MS_MAX, SECOND_MS
-from chalicelib.catalogue.growth import TRIED_MS
-from chalicelib.store import Outcome
-from chalicelib.table.writes import Write
+from chalicelib.core.base.errors import InvalidField, StoreUnavailable
+from chalicelib.core.base.limits import HEARD_MS, METADATA_AGE_MS_MAX, SECOND_MS
+from chalicelib.core.catalogue.growth import TRIED_MS
+from chalicelib.core.store import Outcome
+from chalicelib.core.table.writes import Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

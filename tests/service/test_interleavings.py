@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import MIB, TAKEOVERS_MAX
-from chalicelib.dead_letters.bury import DEAD_TOGETHER_MAX
-from chalicelib.table.writes import Add, Item, Write
+from chalicelib.core.base.limits import MIB, TAKEOVERS_MAX
+from chalicelib.core.dead_letters.bury import DEAD_TOGETHER_MAX
+from chalicelib.core.table.writes import Add, Item, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages

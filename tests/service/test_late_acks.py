@@ -9,13 +9,13 @@ from unittest.mock import patch
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOUR_MS
-from chalicelib.cursors import retries
-from chalicelib.cursors.cursor import Cursor, RetryPage
-from chalicelib.store import Keys, Read
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, Remove, Write
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import HOUR_MS
+from chalicelib.core.cursors import retries
+from chalicelib.core.cursors.cursor import Cursor, RetryPage
+from chalicelib.core.store import Keys, Read
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Key, Remove, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages

@@ -9,12 +9,12 @@ from unittest.mock import patch
 
 import pytest
 
-from chalicelib.base.errors import GroupNotFound, QueueFull, StoreUnavailable
-from chalicelib.base.limits import DAY_MS, HOUR_MS, INLINE_BYTES_MAX, SECOND_MS
-from chalicelib.delays.chain import DecisionChain
-from chalicelib.store import Read
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Write
+from chalicelib.core.base.errors import GroupNotFound, QueueFull, StoreUnavailable
+from chalicelib.core.base.limits import DAY_MS, HOUR_MS, INLINE_BYTES_MAX, SECOND_MS
+from chalicelib.core.delays.chain import DecisionChain
+from chalicelib.core.store import Read
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Write
 from tests.support.client import ALL_RIGHTS, Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
@@ -305,5 +305,5 @@ def test_a_reply_may_be_repeated_when_it_is_too_late_for_one(world: World) -> No
 def test_a_dedup_id_is_known_again_though_its_queue_is_full(world: World) -> None:
     [made] = world.topic.produce({"body": "a", "dedup_id": "d"}, queue=1)
     other = world.look()
-    with patch("chalicelib.producing.depths.Depths.full", return_value={1: QueueFull("full")}):
+    with patch("chalicelib.core.producing.depths.Depths.full", return_value={1: QueueFull("full")}):
         assert Topic(other, "orders").produce({"body": "a", "dedup_id": "d"}, queue=1) == [made]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.errors import ReplyTimeout
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.message import Message
-from chalicelib.log.segment import Entry
-from chalicelib.requests import reply
-from chalicelib.table.writes import Refused
+from chalicelib.core.base.errors import ReplyTimeout
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.base.message import Message
+from chalicelib.core.log.segment import Entry
+from chalicelib.core.requests import reply
+from chalicelib.core.table.writes import Refused
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

@@ -7,18 +7,18 @@ from contextlib import suppress
 
 import pytest
 
-from chalicelib.admin.draining import DELAYED_LATE_MS
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS, METADATA_AGE_MS_MAX, SECOND_MS
-from chalicelib.base.message import Message
-from chalicelib.catalogue.topic import Topic
-from chalicelib.delays.decision import wait
-from chalicelib.log import segment
-from chalicelib.log.segment import Entry, Segment
-from chalicelib.producing.key_hash import queue_of_key
-from chalicelib.store import Outcome
-from chalicelib.table.writes import Item, Refused, Write
+from chalicelib.core.admin.draining import DELAYED_LATE_MS
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS, METADATA_AGE_MS_MAX, SECOND_MS
+from chalicelib.core.base.message import Message
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.delays.decision import wait
+from chalicelib.core.log import segment
+from chalicelib.core.log.segment import Entry, Segment
+from chalicelib.core.producing.key_hash import queue_of_key
+from chalicelib.core.store import Outcome
+from chalicelib.core.table.writes import Item, Refused, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

@@ -11,19 +11,19 @@ from unittest.mock import patch
 import pytest
 from greenlet import greenlet
 
-from chalicelib.admin.sqs_queues import NewQueue, QueueGone, SqsQueues
 from chalicelib.api import Api
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
-from chalicelib.catalogue.group import LATEST
-from chalicelib.catalogue.move_task import COMPLETED, FAILED, MoveTask
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import create, returned, write
-from chalicelib.cursors.lease import Lease
-from chalicelib.moves.tasks import NoTask, TaskRuns
+from chalicelib.core.base.errors import DecantError, StoreUnavailable
+from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
+from chalicelib.core.catalogue.group import LATEST
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.cursor_writes import bring_back, create, write
+from chalicelib.core.cursors.lease import Lease
+from chalicelib.core.moves.task import COMPLETED, FAILED, MoveTask
+from chalicelib.core.moves.tasks import NoTask, TaskRuns
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Refused
+from chalicelib.doors.sqs.registry import NewQueue, QueueGone, SqsQueues, moves_of, queues_of
 from chalicelib.service import Service
-from chalicelib.table import keys
-from chalicelib.table.writes import Refused
 from local.memory.store import MemoryStore
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 
@@ -49,7 +49,7 @@ class Scene(Stage):
 
     def make(self, service: Service, name: str, topic: str | None = None, **settings: object) -> None:
         own = None if topic else {"queues": 1}
-        service.sqs_queues.make(NewQueue(name, topic or name, own, name, settings, {}, {}, LATEST))
+        queues_of(service).make(NewQueue(name, topic or name, own, name, settings, {}, {}, LATEST))
 
     def make_orders(self, service: Service) -> None:
         dead = DeadLetterTopic({"topic": "dead", "source": "orders"})
@@ -57,9 +57,9 @@ class Scene(Stage):
         self.make(service, "orders", "news" if self.reads else None, **settings)
 
     def start(self, service: Service, rate: int | None = None, named: bool = False) -> None:
-        queues = service.sqs_queues
+        queues = queues_of(service)
         target = queues.current("orders") if named else None
-        service.moves.tasks.start(queues.current("dead"), target, rate, TASK)
+        moves_of(service).tasks.start(queues.current("dead"), target, rate, TASK)
 
     def started(self, rate: int = 1) -> Self:
         """One message has moved."""
@@ -67,18 +67,18 @@ class Scene(Stage):
         return self
 
     def sweep(self, service: Service) -> None:
-        service.sweeps.move(service.moves)
+        service.sweeps.move(moves_of(service))
 
     def state(self) -> str | None:
         service = self.instance()
-        task = service.moves.tasks.newest(service.sqs_queues.current("dead").queue.id)
+        task = moves_of(service).tasks.newest(queues_of(service).current("dead").queue.id)
         return task.state if task else None
 
     def left(self, name: str) -> list[str]:
         """What comes out of a queue, by the first letters of the bodies."""
         service, came = self.instance(), []
         try:
-            found = service.sqs_queues.current(name)
+            found = queues_of(service).current(name)
         except QueueGone:
             return []
         api = Api(service)
@@ -101,7 +101,7 @@ def test_a_sweep_counts_the_tasks_it_found_and_the_messages_it_moved() -> None:
     scene = Scene().started()
     scene.now += 3_600_000
     service = scene.instance()
-    assert service.sweeps.move(service.moves).as_json() == {"seen": 1, "done": 2}
+    assert service.sweeps.move(moves_of(service)).as_json() == {"seen": 1, "done": 2}
 
 
 class Pair(Scene):
@@ -118,27 +118,27 @@ class Pair(Scene):
         while api.pop("orders-2", "orders-2", {"max_messages": 3})["messages"]:
             pass
         self.start(service, 1)
-        service.moves.tasks.start(service.sqs_queues.current("dead-2"), None, 1, TASK)
+        moves_of(service).tasks.start(queues_of(service).current("dead-2"), None, 1, TASK)
         self.now += 3_600_000
 
 
 def test_a_sweep_works_on_all_tasks() -> None:
     scene = Pair()
     service = scene.instance()
-    assert service.sweeps.move(service.moves).as_json() == {"seen": 2, "done": 4}
+    assert service.sweeps.move(moves_of(service)).as_json() == {"seen": 2, "done": 4}
 
 
 def test_a_sweep_that_meets_trouble_at_a_task_works_on_others_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Pair()
     service = scene.instance()
-    active = service.moves.tasks.active
+    active = moves_of(service).tasks.active
 
     def troubled(name: str) -> MoveTask | None:
         if name == "dead":
             raise StoreUnavailable("throttled")
         return active(name)
 
-    monkeypatch.setattr(service.moves.tasks, "active", troubled)
+    monkeypatch.setattr(moves_of(service).tasks, "active", troubled)
     with pytest.raises(StoreUnavailable, match="throttled"):
         scene.sweep(service)
     assert scene.left("orders-2") == BODIES
@@ -147,7 +147,7 @@ def test_a_sweep_that_meets_trouble_at_a_task_works_on_others_and_fails(monkeypa
 @pytest.mark.parametrize("reads", [False, True])
 def test_messages_move_back_whole(instance: Callable[[], Api], topic: str, reads: bool) -> None:
     api = instance()
-    queues, name = api.service.sqs_queues, topic[:40]
+    queues, name = queues_of(api.service), topic[:40]
     dead = DeadLetterTopic({"topic": f"{name}-dead", "source": name})
     settings = {"max_attempts": 1, "invisible_ms": 0, "dead_letters": dead}
     queues.make(NewQueue(f"{name}-dead", f"{name}-dead", {"queues": 1}, f"{name}-dead", {}, {}, {}))
@@ -159,7 +159,7 @@ def test_messages_move_back_whole(instance: Callable[[], Api], topic: str, reads
         api.produce(read, {"messages": [{"body": "x" * size, "queue": number % 2 if reads else 0}]})
     while api.pop(read, name, {"max_messages": 3})["messages"]:
         pass
-    moves = instance().service.moves
+    moves = moves_of(instance().service)
     moves.tasks.start(queues.current(f"{name}-dead"), None, None, TASK)
     [task] = moves.tasks.list(queues.current(f"{name}-dead").queue.id)
     assert (task.state, task.moved, task.count) == (COMPLETED, 3, 3)
@@ -240,9 +240,9 @@ def test_a_task_may_be_cancelled_after_any_request(reads: bool) -> None:
         fresh = scene.copy()
         running = stop_after(sweeping(fresh), request)
         service = fresh.instance()
-        source = service.sqs_queues.current("dead")
+        source = queues_of(service).current("dead")
         try:
-            moved = service.moves.tasks.cancel(source, TASK).moved
+            moved = moves_of(service).tasks.cancel(source, TASK).moved
         except NoTask:
             moved = len(BODIES)
         finish(running, goes_on=True)
@@ -258,7 +258,7 @@ def deleted_meanwhile(scene: Scene, name: str) -> Iterator[tuple[Scene, list[str
         running = stop_after(sweeping(fresh), request)
         had = fresh.left("orders")
         with patch.object(SqsQueues, "_clear", lambda *_: None):
-            fresh.instance().sqs_queues.delete(name)
+            queues_of(fresh.instance()).delete(name)
         yield fresh, had, running
 
 
@@ -300,16 +300,16 @@ def test_a_worker_that_has_lost_its_hold_moves_nothing() -> None:
         running = stop_after(sweeping(fresh), request)
         fresh.now += 61_000
         service = fresh.instance()
-        if not (task := service.moves.tasks.active("dead")):
+        if not (task := moves_of(service).tasks.active("dead")):
             break
-        assert service.moves.worker.taken("dead", task)
+        assert moves_of(service).worker.taken("dead", task)
         finish(running, goes_on=True)
-        assert service.moves.tasks.list(task.queue_id)[0].moved == task.moved, f"stopped after request {request}"
+        assert moves_of(service).tasks.list(task.queue_id)[0].moved == task.moved, f"stopped after request {request}"
 
 
 def test_of_two_workers_one_holds_a_task() -> None:
     scene = Scene().started()
-    one, other = scene.instance().moves, scene.instance().moves
+    one, other = moves_of(scene.instance()), moves_of(scene.instance())
     task = one.tasks.active("dead")
     assert task
     assert one.worker.taken("dead", task)
@@ -324,7 +324,7 @@ def test_two_copies_of_a_message_are_not_brought_back_at_once() -> None:
     store = MemoryStore()
     made = Cursor.fresh(keys.cursor("t", "g", "1", 0), 5)
     store.write(create(made))
-    changes = [returned(made, [Lease(token, 3, 1, 1_000, 0)]) for token in ("~a", "~b")]
+    changes = [bring_back(made, [Lease(token, 3, 1, 1_000, 0)]) for token in ("~a", "~b")]
     store.write(write(made, changes[0]))
     with pytest.raises(Refused):
         store.write(write(made, changes[1]))

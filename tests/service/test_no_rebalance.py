@@ -12,10 +12,10 @@ from uuid import uuid4
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS, METADATA_AGE_MS_MAX, SECOND_MS
-from chalicelib.base.runtime import Runtime
+from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS, METADATA_AGE_MS_MAX, SECOND_MS
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.store import Store
 from chalicelib.service import Service
-from chalicelib.store import Store
 from local.memory.store import MemoryStore
 from tests.store.conftest import dynoxide_store
 from tests.support.distant_store import DistantStore

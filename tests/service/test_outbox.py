@@ -9,21 +9,22 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.errors import InvalidField, TopicNotFound
-from chalicelib.base.runtime import system
-from chalicelib.delays.decision import slot_of
+from chalicelib.core.base.errors import InvalidField, TopicNotFound
+from chalicelib.core.base.runtime import system
+from chalicelib.core.delays.decision import slot_of
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.trouble import Failed
+from chalicelib.hooks import outbox_item
 from chalicelib.service import Service
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trouble import Failed
 from local.memory.store import MemoryStore
-from tests.store.conftest import TABLE, dynoxide_store, embedded_store, transact
+from tests.store.conftest import TABLE, dynoxide_store, moto_store, transact
 from tests.support.clock import Clock
 from tests.support.instances import instance
 
-__all__ = ["dynoxide_store", "embedded_store"]
+__all__ = ["dynoxide_store", "moto_store"]
 
 
-@pytest.fixture(params=["embedded", "dynoxide"])
+@pytest.fixture(params=["moto", "dynoxide"])
 def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, topic: str) -> Iterator[DynamoStore]:
     """The caller's own table; the service is wired to it, with a topic."""
     store: DynamoStore = request.getfixturevalue(f"{request.param}_store")
@@ -42,7 +43,7 @@ def popped(topic: str) -> list[str]:
 
 @pytest.mark.parametrize("body", ["small", "large" * 1_000])
 def test_a_transaction_that_commits_delivers_its_message_once(store: DynamoStore, topic: str, body: str) -> None:
-    items = [wiring.outbox_item(topic, {"body": body}), order(topic)]
+    items = [outbox_item(topic, {"body": body}), order(topic)]
     assert popped(topic) == []
     transact(store, items)
     assert popped(topic) == [body]
@@ -52,7 +53,7 @@ def test_a_transaction_that_commits_delivers_its_message_once(store: DynamoStore
 def test_a_transaction_that_is_cancelled_delivers_nothing(store: DynamoStore, topic: str) -> None:
     transact(store, [order(topic)])
     with pytest.raises(Failed):
-        transact(store, [wiring.outbox_item(topic, {"body": "a"}), order(topic)])
+        transact(store, [outbox_item(topic, {"body": "a"}), order(topic)])
     assert popped(topic) == []
 
 

@@ -166,12 +166,12 @@ def test_the_push_that_the_stage_names_is_woken(
         monkeypatch.delenv(variable, raising=False)
     for variable, value in settings.items():
         monkeypatch.setenv(variable, value)
-    assert wiring.push_function() == name
+    assert wiring.settings.push_function == name
 
 
 def test_beside_a_store_in_memory_there_are_no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECANT_STORE", "memory")
-    answer = wiring.outside().invoke("bill", b"{}", 1_000)
+    answer = wiring.outside_of(wiring.settings, wiring.parts).invoke("bill", b"{}", 1_000)
     assert answer == Answer.missing("there are no functions beside a store in memory")
 
 
@@ -179,4 +179,4 @@ def test_a_deployed_function_has_no_store_of_its_own(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "decant-prod")
     monkeypatch.setenv("DECANT_STORE", "memory")
     with pytest.raises(ValueError, match="DECANT_STORE must be one of dynamodb; it is 'memory'"):
-        wiring.store()
+        wiring.open_store(wiring.settings, wiring.parts)

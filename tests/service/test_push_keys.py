@@ -10,8 +10,8 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from chalicelib.api import Api
-from chalicelib.base.limits import DAY_MS, MINUTE_MS
-from chalicelib.catalogue.configured_keys import HEARD_MS
+from chalicelib.core.base.limits import DAY_MS, MINUTE_MS
+from chalicelib.core.catalogue.configured_keys import HEARD_MS
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.core.test_configured_keys import NEW, OLD, Place

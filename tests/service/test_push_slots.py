@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base.limits import CLOCKS_APART_MS, HOUR_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
-from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.push import Push
+from chalicelib.core.base.limits import CLOCKS_APART_MS, HOUR_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.push import Push
+from chalicelib.core.table.writes import Item, Refused, Write
+from chalicelib.core.telemetry.telemetry import Telemetry
 from chalicelib.push.slots import PAUSE_MS_MAX, SLOT_SPARE_MS, Pause, Slot, Slots, hold, take
-from chalicelib.table.writes import Item, Refused, Write
-from chalicelib.telemetry.telemetry import Telemetry
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.topic import Topic
-from chalicelib.producing.queue_choice import ISOLATED_MS_MAX, ISOLATED_MS_MIN, QueueChoice, isolated_ms
+from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.producing.queue_choice import ISOLATED_MS_MAX, ISOLATED_MS_MIN, QueueChoice, isolated_ms
 from tests.support.clock import Clock
 
 TOPIC = Topic("orders", "tid", 0, queues=4)

@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
-from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
-from chalicelib.base.message import Message
-from chalicelib.consuming.request import Pop
-from chalicelib.log.reader import Seen, Want, entry_at, stored_at, wire_bytes, within_reach
-from chalicelib.log.segment import Entry, Segment, empty
-from chalicelib.store import Range, Read
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, key_of
+from chalicelib.core.base.limits import EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
+from chalicelib.core.base.message import Message
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.log.reader import Seen, Want, entry_at, stored_at, wire_bytes, within_reach
+from chalicelib.core.log.segment import Entry, Segment, empty
+from chalicelib.core.store import Range, Read
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, key_of
 from local.memory.store import MemoryStore
 from tests.store.strict import StrictStore
 from tests.support.clock import Clock

@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.catalogue.configured_keys import ConfiguredKeys
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.catalogue.configured_keys import ConfiguredKeys
 from chalicelib.service import Service
 from tests.spark.service import busy_world
 from tests.support.consumer import Consumer
@@ -47,7 +47,7 @@ def test_several_keys_are_read_from_where_they_are_kept(
     keep: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DECANT_SIGNING_KEY_FROM", keep(f"{NEW}\n{OLD}\n"))
-    keys = wiring.signing_key()
+    keys = wiring.settings.signing_key
     assert isinstance(keys, ConfiguredKeys)
     assert keys() == [OLD.encode(), NEW.encode()], "the new one was put there a moment ago"
 
@@ -55,7 +55,7 @@ def test_several_keys_are_read_from_where_they_are_kept(
 @pytest.mark.parametrize("place", ["ssm:/decant/none", "secretsmanager:none"])
 def test_keys_that_are_not_there_are_503_and_the_place_is_not_told(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECANT_SIGNING_KEY_FROM", place)
-    keys = wiring.signing_key()
+    keys = wiring.settings.signing_key
     assert isinstance(keys, ConfiguredKeys)
     with pytest.raises(StoreUnavailable) as failed:
         keys()
@@ -67,7 +67,7 @@ def test_keys_that_are_not_there_are_503_and_the_place_is_not_told(place: str, m
 def test_an_unknown_place_is_refused_and_not_shown(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECANT_SIGNING_KEY_FROM", place)
     with pytest.raises(ValueError, match="must be ssm:<name> or secretsmanager:<name or ARN>") as refused:
-        wiring.signing_key()
+        _ = wiring.settings.signing_key
     assert NEW not in str(refused.value)
 
 
@@ -98,5 +98,5 @@ def test_a_key_and_a_place_of_keys_exclude_each_other(monkeypatch: pytest.Monkey
     monkeypatch.setenv("DECANT_SIGNING_KEY", NEW)
     monkeypatch.setenv("DECANT_SIGNING_KEY_FROM", "ssm:/decant/key")
     with pytest.raises(ValueError, match="cannot both be set") as refused:
-        wiring.signing_key()
+        _ = wiring.settings.signing_key
     assert NEW not in str(refused.value)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX, PROPERTIES_BYTES_MAX
-from chalicelib.base.message import Message
-from chalicelib.catalogue.filter_expressions import judge
-from chalicelib.catalogue.filters import Filter
-from chalicelib.consuming.view import FILTERING_MS, FILTERING_STEPS
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX, PROPERTIES_BYTES_MAX
+from chalicelib.core.base.message import Message
+from chalicelib.core.catalogue.filter_expressions import judge
+from chalicelib.core.catalogue.filters import Filter
+from chalicelib.core.consuming.view import FILTERING_MS, FILTERING_STEPS
 from chalicelib.push import dispatcher
 from chalicelib.service import Service
 from local.memory.store import MemoryStore

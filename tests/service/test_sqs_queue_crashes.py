@@ -10,12 +10,12 @@ from typing import Any, Self
 
 import pytest
 
-from chalicelib.admin.sqs_queues import Change, NewQueue, QueueGone, TopicStands
-from chalicelib.base.errors import GroupNotFound, TopicNotFound
-from chalicelib.catalogue.topic import Topic
+from chalicelib.core.base.errors import GroupNotFound, TopicNotFound
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.store import Range
+from chalicelib.core.table import keys
+from chalicelib.doors.sqs.registry import Change, NewQueue, QueueGone, TopicStands, queues_of
 from chalicelib.service import Service
-from chalicelib.store import Range
-from chalicelib.table import keys
 from tests.support.stopping import Stage, Work, finish, requests_of, stop_after
 
 OWN = NewQueue("orders", "orders", {"queues": 1}, "orders", {}, {}, {})
@@ -57,7 +57,7 @@ class Scene(Stage):
 def _change(service: Service) -> None:
     attribute, invisible_ms, retention_ms = CHANGED
     change = Change({"DelaySeconds": attribute}, {}, {"invisible_ms": invisible_ms}, {"retention_ms": retention_ms})
-    service.sqs_queues.change("orders", lambda _: change)
+    queues_of(service).change("orders", lambda _: change)
 
 
 def _topic(service: Service) -> Topic:
@@ -65,10 +65,10 @@ def _topic(service: Service) -> Topic:
 
 
 OPERATIONS: dict[str, Callable[[Service], object]] = {
-    "make orders": lambda service: service.sqs_queues.make(OWN),
-    "make billing": lambda service: service.sqs_queues.make(SUBSCRIBED),
-    "delete orders": lambda service: service.sqs_queues.delete("orders"),
-    "delete billing": lambda service: service.sqs_queues.delete("billing"),
+    "make orders": lambda service: queues_of(service).make(OWN),
+    "make billing": lambda service: queues_of(service).make(SUBSCRIBED),
+    "delete orders": lambda service: queues_of(service).delete("orders"),
+    "delete billing": lambda service: queues_of(service).delete("billing"),
     "change orders": _change,
     "make a group": lambda service: service.admin.groups.put(_topic(service), "audit", {}),
     "make a topic": lambda service: service.admin.topics.put("orders", {}),
@@ -90,7 +90,7 @@ SCENES = {
 
 def wrong(scene: Scene, names: set[str]) -> Iterator[str]:
     """What must not be, after these operations began."""
-    records, stored = scene.items(keys.sqs_queues()), scene.items(keys.topic("orders").pk)
+    records, stored = scene.items(keys.subscriptions()), scene.items(keys.topic("orders").pk)
     topic = stored.get(keys.SETTINGS)
     listed = scene.items(keys.groups(topic["id"])) if topic else {}
     for name, record in records.items():
@@ -124,7 +124,7 @@ def wrong_ends(scene: Scene, names: set[str], listed: dict[str, Any]) -> Iterato
 
 def _is_there(service: Service, name: str) -> bool:
     with suppress(QueueGone):
-        return bool(service.sqs_queues.current(name))
+        return bool(queues_of(service).current(name))
     return False
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.admin.sqs_queues import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.doors.sqs.registry import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands, queues_of
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
@@ -42,15 +42,15 @@ def other(store: MemoryStore, clock: Clock) -> Api:
 
 
 def make(api: Api, wanted: NewQueue = OWN) -> Standing | None:
-    return api.service.sqs_queues.make(wanted)
+    return queues_of(api.service).make(wanted)
 
 
 def find(api: Api, name: str = "orders") -> Standing:
-    return api.service.sqs_queues.find(name)
+    return queues_of(api.service).find(name)
 
 
 def delete(api: Api, name: str = "orders") -> None:
-    api.service.sqs_queues.delete(name)
+    queues_of(api.service).delete(name)
 
 
 def gives(attributes: Mapping[str, str], group: Mapping[str, Any], topic: Mapping[str, Any]) -> Callable[..., Change]:
@@ -60,7 +60,7 @@ def gives(attributes: Mapping[str, str], group: Mapping[str, Any], topic: Mappin
 
 def is_there(api: Api, name: str = "orders") -> bool:
     try:
-        api.service.sqs_queues.current(name)
+        queues_of(api.service).current(name)
     except QueueGone:
         return False
     return True
@@ -274,7 +274,7 @@ def test_without_its_topic_a_queue_is_gone(api: Api, other: Api, store: MemorySt
     if is_made_again:
         api.put_topic("orders", {})
     with pytest.raises(QueueGone):
-        other.service.sqs_queues.current("orders")
+        queues_of(other.service).current("orders")
     assert "sqs-queues" not in store.partitions()
 
 
@@ -292,7 +292,7 @@ def test_without_its_group_a_queue_is_gone(api: Api, store: MemoryStore, is_made
 def test_an_instance_hears_of_a_change_within_five_seconds(api: Api, other: Api, clock: Clock) -> None:
     make(api)
     assert find(other).queue.attributes == {"DelaySeconds": "1"}
-    api.service.sqs_queues.change("orders", gives({"DelaySeconds": "9"}, {}, {}))
+    queues_of(api.service).change("orders", gives({"DelaySeconds": "9"}, {}, {}))
     assert find(api).queue.attributes == {"DelaySeconds": "9"}, "at once, where it was made"
     clock.ms += METADATA_AGE_MS_MAX
     assert find(other).queue.attributes == {"DelaySeconds": "1"}
@@ -321,7 +321,7 @@ def test_a_call_that_finds_the_topic_gone_tries_the_queue_made_again(api: Api, o
             raise TopicNotFound("it was made again")
         return standing.topic.id
 
-    assert other.service.sqs_queues.serve("orders", pop) == find(api).topic.id
+    assert queues_of(other.service).serve("orders", pop) == find(api).topic.id
 
 
 def test_a_change_is_of_record_group_and_topic_together(api: Api, clock: Clock, store: TroubledStore) -> None:
@@ -330,11 +330,11 @@ def test_a_change_is_of_record_group_and_topic_together(api: Api, clock: Clock, 
     change = gives({"DelaySeconds": "9"}, {"invisible_ms": 1}, {"retention_ms": 60_000})
     store.before = unavailable("write_together")
     with pytest.raises(StoreUnavailable):
-        api.service.sqs_queues.change("orders", change)
-    standing = api.service.sqs_queues.current("orders")
+        queues_of(api.service).change("orders", change)
+    standing = queues_of(api.service).current("orders")
     assert (standing.queue.version, standing.group.invisible_ms) == (0, 5_000)
     store.before = unavailable()
-    api.service.sqs_queues.change("orders", change)
+    queues_of(api.service).change("orders", change)
     standing = find(api)
     assert (standing.queue.attributes, standing.queue.changed_at_ms) == ({"DelaySeconds": "9"}, clock.ms)
     assert (standing.group.invisible_ms, standing.topic.retention_ms) == (1, 60_000)
@@ -350,10 +350,10 @@ def test_a_change_that_meets_another_one_is_thought_over(api: Api, other: Api, s
     def meanwhile(verb: str, _about: object) -> None:
         if verb == "write":
             store.before = unavailable()
-            other.service.sqs_queues.change("orders", also("theirs"))
+            queues_of(other.service).change("orders", also("theirs"))
 
     store.before = meanwhile
-    api.service.sqs_queues.change("orders", also("ours"))
+    queues_of(api.service).change("orders", also("ours"))
     assert find(api).queue.attributes == {"DelaySeconds": "1", "theirs": "1", "ours": "1"}
 
 
@@ -361,7 +361,7 @@ def test_queues_are_listed_by_name_and_beginning_a_page_at_a_time(api: Api) -> N
     for name in ("b-1", "a", "b-2", "_b", "b-3"):
         topic = name.replace("_", "q.")
         make(api, NewQueue(name, topic, {}, topic, {}, {}, {}))
-    queues = api.service.sqs_queues
+    queues = queues_of(api.service)
 
     def names(prefix: str, limit: int, after: str = "") -> tuple[list[str], bool]:
         found, rest = queues.page(prefix, limit, after)
@@ -376,10 +376,10 @@ def test_queues_are_listed_by_name_and_beginning_a_page_at_a_time(api: Api) -> N
 def test_the_queue_that_is_known_costs_no_read(api: Api, other: Api, store: MemoryStore) -> None:
     make(api)
     before = store.meter.copy()
-    other.service.sqs_queues.named("orders")
+    queues_of(other.service).named("orders")
     assert store.meter.since(before).read_units == 0.5
     find(other)
     before = store.meter.copy()
-    other.service.sqs_queues.named("orders")
+    queues_of(other.service).named("orders")
     find(other)
     assert store.meter.since(before).round_trips == 0

@@ -11,13 +11,13 @@ from chalice.test import Client
 import app
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, IDLE_CONSUMER_MS, MINUTE_MS, QUEUES_DEFAULT
-from chalicelib.store import Range
-from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, Write
-from chalicelib.upkeep import expiry, rounds
-from chalicelib.upkeep.sweeps import SWEEP_MS
+from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.core.base.limits import EXPIRED_KEPT_MS, HOUR_MS, IDLE_CONSUMER_MS, MINUTE_MS, QUEUES_DEFAULT
+from chalicelib.core.store import Range
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Key, Write
+from chalicelib.core.upkeep import expiry, rounds
+from chalicelib.core.upkeep.sweeps import SWEEP_MS
 from local.memory.store import MemoryStore
 from tests.store.strict import StrictStore
 from tests.support.clock import Clock

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.access.token import Token, first, make, remove
 from chalicelib.api import Api
-from chalicelib.base.errors import StoreUnavailable, TokenNotFound, Unauthenticated
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
-from chalicelib.store import Read
-from chalicelib.table.writes import Item, Refused, Write
+from chalicelib.core.access.token import Token, first, make, remove
+from chalicelib.core.base.errors import StoreUnavailable, TokenNotFound, Unauthenticated
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.store import Read
+from chalicelib.core.table.writes import Item, Refused, Write
 from local.memory.store import MemoryStore
 from tests.support.client import ALL_RIGHTS
 from tests.support.clock import Clock

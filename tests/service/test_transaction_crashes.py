@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.base.errors import TransactionEnded, TransactionNotFound
-from chalicelib.consuming.request import Pop
+from chalicelib.core.base.errors import TransactionEnded, TransactionNotFound
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.store import Keys
+from chalicelib.core.table.writes import Item, Refused
+from chalicelib.core.transactions.half import TransactionId, Undecided
+from chalicelib.core.transactions.request import Begin
 from chalicelib.service import Service
-from chalicelib.store import Keys
-from chalicelib.table.writes import Item, Refused
-from chalicelib.transactions.half import TransactionId, Undecided
-from chalicelib.transactions.request import Begin
 from tests.support.stopping import Stage, die_after, finish, requests_of, stop_after
 
 _LARGE = 3_000

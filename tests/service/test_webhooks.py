@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from standardwebhooks.webhooks import Webhook
 
 from chalicelib.api import Api
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
 from chalicelib.push import dispatcher, names, webhooks, wire
 from chalicelib.push.outside import Answer, Outside
 from chalicelib.push.webhooks import Webhooks
@@ -260,7 +260,7 @@ def test_a_first_call_imports_no_package() -> None:
     """Callers begin at once, and each would see what another has imported half."""
     program = """
 import sys
-from chalicelib.base.runtime import system
+from chalicelib.core.base.runtime import system
 from chalicelib.push.webhooks import Webhooks
 webhooks, before = Webhooks(system(), allows_loopback=True), {*sys.modules}
 assert webhooks.post("http://127.0.0.1:1/", {}, b"", 5_000).trouble

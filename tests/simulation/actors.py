@@ -7,15 +7,15 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from chalicelib.admin.groups import OneQueue
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.consuming.request import Pop
+from chalicelib.core.admin.groups import OneQueue
+from chalicelib.core.base.errors import DecantError, StoreUnavailable
+from chalicelib.core.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
-from tests.simulation.expiring import CONSUMERS_LULL
-from tests.simulation.requesting import Replier
-from tests.simulation.zoned import AWAY, AWAY_MS_MAX
+from tests.simulation.expiry import CONSUMERS_LULL
+from tests.simulation.requests import Replier
+from tests.simulation.zones import AWAY, AWAY_MS_MAX
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

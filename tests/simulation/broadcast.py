@@ -13,15 +13,15 @@ from random import Random
 from typing import NamedTuple
 from unittest.mock import patch
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.message import Message
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.request import Pop
-from chalicelib.cursors import broadcast
-from chalicelib.producing.new_message import Sending
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.message import Message
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.cursors import broadcast
+from chalicelib.core.producing.new_message import Sending
 from chalicelib.service import Service
-from tests.history.checker import SKEW_MS
+from tests.history.history import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.support.scheduler import Killed, Scheduler
 

@@ -12,17 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from chalicelib.base.errors import DecantError, TopicNotFound
-from chalicelib.catalogue import alarm
-from chalicelib.consuming.request import Pop
-from chalicelib.cursors.progress import QueueOffsets
+from chalicelib.core.base.errors import DecantError, TopicNotFound
+from chalicelib.core.catalogue import alarm
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.cursors.progress import QueueOffsets
 from chalicelib.service import Service
 from tests.history import checker
-from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
-from tests.history.facts import NEVER_MS, Delivered, History, Place, Purge, Redrive, Rules
+from tests.history.facts import NEVER_MS, Delivered, Place, Purge, Redrive
+from tests.history.final_state import read_dead, read_log, take_all
+from tests.history.history import History, Rules
 from tests.history.transactions import COMMIT, ROLLBACK, TransactionCaller, note_places
-from tests.simulation.watching import read_told, untold
+from tests.simulation.alarms import read_told, untold
 from tests.support.stopping import Stage, Work, die_after, finish, stop_after
 
 _LARGE = 3_000

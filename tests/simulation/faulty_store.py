@@ -12,10 +12,10 @@ from math import inf
 from random import Random
 from typing import Protocol, TypeVar
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.store import Keys, Outcome, Read, Throttled
-from chalicelib.table.writes import Item, Key, Refused, Write
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.store import Keys, Outcome, Read, Throttled
+from chalicelib.core.table.writes import Item, Key, Refused, Write
 from local.memory.store import MemoryStore
 from tests.simulation.outage import NEVER, Outage
 from tests.support.scheduler import Killed, Scheduler

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from chalicelib.base import deadline
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.core.base import deadline
+from chalicelib.core.base.errors import StoreUnavailable
 from tests.support.scheduler import Scheduler
 
 BOOTED_MS = 900_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.base.limits import SET_ASIDE_MAX
-from chalicelib.catalogue.group import BY_KEY
-from tests.history.checker import SKEW_MS
-from tests.simulation.expiring import RETENTION_MS
+from chalicelib.core.base.limits import SET_ASIDE_MAX
+from chalicelib.core.catalogue.group import BY_KEY
+from tests.history.history import SKEW_MS
+from tests.simulation.expiry import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults
 
 EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 42, "pops": 7, "dedup_ms": 2_000}
@@ -75,7 +75,7 @@ class Plan:
     max_attempts: int = 1_000
     max_in_flight: int = 1_000
     settle_by: str = "receipt"
-    """What receipts name."""
+    """Whether receipts name a lease, a delivery or a message."""
     meddlers: int = 0
     """Callers who settle by receipts of others, and by old ones."""
     notes_first: bool = False
@@ -121,7 +121,7 @@ class Plan:
     zones: bool = False
     """Whether queues, producers and consumers are in zones."""
     requests: int = 0
-    """Of each of two requesters."""
+    """How many each of two requesters sends."""
     transactions: int = 0
     arbiters: int = 2
     """Callers that ask which transactions are undecided, if there are transactions."""

@@ -1,6 +1,5 @@
-"""What histories reach: lines and branches of the rooms, guards of writes, errors, and operations that meet at an item.
-
-What no history reaches, no check judges."""
+"""Counts what histories reach: lines and branches of the rooms, guards of writes, errors, and operations that meet at
+an item. No check judges code that no history reaches."""
 
 from __future__ import annotations
 
@@ -24,18 +23,18 @@ from unittest.mock import patch
 from coverage import Coverage
 from greenlet import getcurrent
 
-from chalicelib import table
-from chalicelib.base import errors
-from chalicelib.base.records import _initializer
-from chalicelib.store import Keys, Read
-from chalicelib.table import writes
-from chalicelib.table.writes import Guard, Item, Key, Refused, Write, key_of
+from chalicelib.core import table
+from chalicelib.core.base import errors
+from chalicelib.core.base.records import _initializer
+from chalicelib.core.store import Keys, Read
+from chalicelib.core.table import writes
+from chalicelib.core.table.writes import Guard, Item, Key, Refused, Write, key_of
 from local.memory.evaluate import holds
 from tests.simulation import world
 from tests.simulation.faulty_store import PastStore
-from tests.simulation.intruding import Intruders
+from tests.simulation.intruders import Intruders
 
-_ROOT = Path(table.__file__).parents[1]
+_ROOT = Path(table.__file__).parents[2]
 ROOMS = (
     *("log", "cursors", "consuming", "delays", "producing", "dead_letters", "transactions", "requests", "push"),
     *("upkeep", "admin", "access", "moves", "reading", "catalogue"),
@@ -84,7 +83,7 @@ class Seen:
 
 
 def measured(seeds: Sequence[int], processes: int) -> tuple[Seen, dict[str, Any]]:
-    """What the histories of these seeds reach, and the report of coverage.py about the rooms."""
+    """Plays these seeds and returns what they reach, with the report of coverage.py about the rooms."""
     seen = Seen()
     chunks = [seeds[first : first + _CHUNK] for first in range(0, len(seeds), _CHUNK)]
     with TemporaryDirectory() as folder:
@@ -106,7 +105,7 @@ def _cover(folder: str) -> None:
 
 
 def _coverage(folder: str) -> Coverage:
-    rooms = [f"{_ROOT}/{room}" for room in ROOMS]
+    rooms = [str(_folder(room)) for room in ROOMS]
     kept: dict[str, Any] = {"data_file": f"{folder}/data", "data_suffix": True, "config_file": False}
     return Coverage(branch=True, source=rooms, concurrency=["greenlet"], **kept)
 
@@ -241,7 +240,7 @@ def _by_itself(act: Callable[[Intruders], None]) -> Callable[[Intruders], None]:
 
 
 def _operation(frame: FrameType | None) -> str:
-    """What a caller, or an intruder, asked a room for: the outermost of its functions."""
+    """The outermost function of a room that a caller, or an intruder, called."""
     found = ""
     while frame is not None and frame.f_code is not _INTRUSION:
         found, frame = _entrance(frame.f_code) or found, frame.f_back
@@ -257,7 +256,16 @@ def _entrance(code: CodeType) -> str:
 
 @cache
 def _file(code: CodeType) -> str:
-    return code.co_filename.removeprefix(f"{_ROOT}/")
+    return _named(code.co_filename)
+
+
+def _named(path: str) -> str:
+    """A file by its room and its name."""
+    return path.removeprefix(f"{_ROOT}/").removeprefix("core/")
+
+
+def _folder(room: str) -> Path:
+    return _ROOT / (room if room == "push" else f"core/{room}")
 
 
 def _kind(key: Key) -> str:
@@ -279,7 +287,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     """By function, since what a module defines is run before anything is measured."""
     rooms, rows = dict[str, Counter[str]](), list[tuple[int, str]]()
     for path, file in report["files"].items():
-        name = str(Path(path).resolve()).removeprefix(f"{_ROOT}/")
+        name = _named(str(Path(path).resolve()))
         room = rooms.setdefault(name.partition("/")[0], Counter())
         once = {int(line) for line, chunks in file["contexts"].items() if len(chunks) == 1}
         for function, part in file["functions"].items():
@@ -337,7 +345,7 @@ def _guards(seen: Seen) -> Iterator[str]:
 
 def _errors(seen: Seen) -> Iterator[str]:
     places = {place[:2]: place for place in seen.errors}
-    files = [file for room in ROOMS for file in (_ROOT / room).rglob("*.py")]
+    files = [file for room in ROOMS for file in _folder(room).rglob("*.py")]
     known = {call for file in files for call in _calls(file, _ERRORS)}
     yield "\nerrors by where they are made\n"
     rows = [(seen.errors[places[call[:2]]] if call[:2] in places else 0, str(call)) for call in known]
@@ -368,4 +376,4 @@ def _calls(file: Path, names: Sequence[str]) -> Iterator[Place]:
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in names:
-                yield Place(str(file.relative_to(_ROOT)), node.lineno, name)
+                yield Place(_named(str(file)), node.lineno, name)

@@ -1,4 +1,4 @@
-"""Whichever caller dies, after whichever request: acknowledged messages stay, settled ones do not return, none is lost,
+"""A caller may die after any request: acknowledged messages stay, settled ones do not return, none is lost,
 and the operation can be repeated."""
 
 from __future__ import annotations

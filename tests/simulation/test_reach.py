@@ -1,4 +1,4 @@
-"""What histories reach is counted."""
+"""The lines, guards and meetings that histories reach are counted."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.cursors import broadcast
-from chalicelib.table import keys
+from chalicelib.core.cursors import broadcast
+from chalicelib.core.table import keys
 from tests.simulation.broadcast import play
 
 SEEDS = 60

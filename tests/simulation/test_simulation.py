@@ -13,8 +13,10 @@ from unittest.mock import patch
 
 import pytest
 
-from chalicelib.catalogue.group import BY_KEY
-from tests.history.facts import NEVER_MS, History
+from chalicelib.core.catalogue.group import BY_KEY
+from chalicelib.doors.sqs.registry import moves_of, queues_of
+from tests.history.facts import NEVER_MS
+from tests.history.history import History
 from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
 from tests.history.transactions import ENDED
 from tests.simulation import __main__
@@ -110,7 +112,7 @@ def test_a_history_is_shown_with_its_pops_and_its_verdict(capfd: pytest.CaptureF
 def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
     """Histories run without any, and leave dozens of processes."""
     service = World(7).instance(NONE)  # one that the world does not keep
-    rooms = [service.admin.draining, service.reading, service.sqs_queues, service.moves, service.requests]
+    rooms = [service.admin.draining, service.reading, queues_of(service), moves_of(service), service.requests]
     rooms += [service.pushing, service.sweeps]
     store = weakref.ref(service.env.store)  # which all rooms know
     gc.disable()
@@ -122,7 +124,7 @@ def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
 
 def test_a_history_does_not_depend_on_how_python_hashes() -> None:
     """Sets and dictionaries of strings have another order in every process."""
-    program = "from tests.history.facts import LISTS; from tests.simulation.world import World; world = World(17);"
+    program = "from tests.history.history import LISTS; from tests.simulation.world import World; world = World(17);"
     program += " world.run(); print([getattr(world.history, name) for name in LISTS.values()])"
     printed = {
         subprocess.run(

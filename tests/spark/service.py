@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from chalicelib.admin.sqs_queues import NewQueue
-from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS, HOUR_MS
-from chalicelib.catalogue import topic as topics
-from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
+from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS, HOUR_MS
+from chalicelib.core.catalogue import topic as topics
+from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item
+from chalicelib.doors.sqs.registry import NewQueue, moves_of, queues_of
 from chalicelib.push.outside import Answer
-from chalicelib.table import keys
-from chalicelib.table.writes import Item
 from local.memory.store import MemoryStore
 from tests.http.test_dead_letters import bury, redrive
 from tests.http.test_requests import asked, fetch, reply
@@ -65,7 +65,7 @@ def busy_world(store: MemoryStore | None = None) -> World:
     _half_deleted(client)
     token = {"name": "reader", "rights": [ALL_RIGHTS], "expires_at_ms": client.clock.ms + DAY_MS}
     client.api.rotate_token(client.api.make_token(token)["token_id"])
-    client.api.service.sqs_queues.make(
+    queues_of(client.api.service).make(
         NewQueue("jobs", "jobs", {}, "jobs", {}, {"DelaySeconds": "5"}, {"team": "shop"})
     )
     return World(client, [*made, _traced(client), Topic(client, "decant.alarms")])
@@ -142,7 +142,7 @@ def _moved_back(client: Client) -> tuple[Topic, Topic]:
     """A move task has brought dead messages back to a queue that reads the topic of another. One that no queue has
     given up has failed the next task."""
     service = client.api.service
-    queues, tasks = service.sqs_queues, service.moves.tasks
+    queues, tasks = queues_of(service), moves_of(service).tasks
     dead = DeadLetterTopic({"topic": "returns", "source": "clerk"})
     for own in ("returns", "wares"):
         queues.make(NewQueue(own, own, {"queues": 1}, own, {}, {}, {}))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from chalicelib.table.writes import Item, Write
+from chalicelib.core.table.writes import Item, Write
 from spark.frame.job import VIOLATED, main
 from spark.jobs.audit import JOB
 from tests.simulation.world import World

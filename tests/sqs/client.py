@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.admin.sqs_queues import GROUP_SETTINGS, NewQueue
+from chalicelib.doors.sqs.registry import GROUP_SETTINGS, NewQueue, queues_of
 from tests.support.client import Answer, Client
 
 Json = dict[str, Any]
@@ -70,5 +70,5 @@ def refusal_in(answer: Answer) -> Refused:
 def queue(client: Client, name: str = "orders", queues: int = 1, **attributes: str) -> str:
     """Makes a queue over a topic of its own, and returns its URL."""
     made = NewQueue(name, name, {"queues": queues}, name, GROUP_SETTINGS, attributes, {})
-    assert client.api.service.sqs_queues.make(made) is None
+    assert queues_of(client.api.service).make(made) is None
     return f"http://sqs.test/000000000000/{name}"

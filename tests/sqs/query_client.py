@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
-from chalicelib.protocols.sqs.errors import ERRORS
+from chalicelib.doors.sqs.errors import ERRORS
 from tests.sqs.client import Json, Sqs
 from tests.support.client import Answer
 

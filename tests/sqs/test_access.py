@@ -11,11 +11,11 @@ import pytest
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
-from chalicelib.protocols.doors import respond
-from chalicelib.protocols.sqs import query_wire
-from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.protocols.sqs.queues import QUEUES as QUEUE_ACTIONS
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.doors.router import respond
+from chalicelib.doors.sqs import query_wire
+from chalicelib.doors.sqs.actions import ACTIONS
+from chalicelib.doors.sqs.queues import QUEUES as QUEUE_ACTIONS
 from tests.sqs.client import Sqs
 from tests.sqs.keyed import Keyed
 from tests.sqs.query_client import QuerySqs
@@ -126,7 +126,7 @@ def test_every_action_is_tried() -> None:
 
 def test_an_action_that_forgets_to_demand_its_right_is_denied(insider: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUEUE_ACTIONS, "ListQueues", ACTIONS["ListQueues"]._replace(demands=False))
-    monkeypatch.setattr("chalicelib.protocols.sqs.actions.ACTIONS", QUEUE_ACTIONS)
+    monkeypatch.setattr("chalicelib.doors.sqs.actions.ACTIONS", QUEUE_ACTIONS)
     assert Sqs(Keyed(insider)).refused("ListQueues").code == "AccessDenied"
     assert len(Sqs(insider).ListQueues()["QueueUrls"]) == 2
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import boto3
 
-from chalicelib.protocols.sqs.actions import ACTIONS
+from chalicelib.doors.sqs.actions import ACTIONS
 
 PAGE = Path(__file__).parents[2] / "docs/doors.md"
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import INLINE_BYTES_MAX
-from chalicelib.consuming.claim import UNREADABLE_MS
-from chalicelib.cursors.retries import PARKED_MAX
-from chalicelib.store import Read
-from chalicelib.table.writes import Item
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import INLINE_BYTES_MAX
+from chalicelib.core.consuming.claim import UNREADABLE_MS
+from chalicelib.core.cursors.retries import PARKED_MAX
+from chalicelib.core.store import Read
+from chalicelib.core.table.writes import Item
 from tests.sqs.client import Sqs, queue
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock

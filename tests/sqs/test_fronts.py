@@ -13,8 +13,8 @@ from chalice.local import LocalGateway
 
 from app import app
 from chalicelib import wiring
-from chalicelib.protocols.http import events as events_of_lambda
-from chalicelib.protocols.sqs.sigv4 import signed
+from chalicelib.doors.http import events as events_of_lambda
+from chalicelib.doors.sqs.sigv4 import signed
 from tests.sqs.signing import NOW_MS, REGION, SECRET, sign
 from tests.support import events
 from tests.support.client import Client
@@ -142,4 +142,4 @@ def test_who_may_invoke_one_function_reaches_no_queue_through_it(client: Client)
 def test_an_account_has_twelve_digits(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECANT_ACCOUNT", text)
     with pytest.raises(ValueError, match="DECANT_ACCOUNT must be twelve digits"):
-        wiring.account()
+        _ = wiring.settings.account

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chalicelib.api.admission import Demand
-from chalicelib.protocols.sqs.action import Blob, Integer, Kind, List, Map, Structure
-from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.store.paging import token_of
+from chalicelib.core.store.paging import token_of
+from chalicelib.doors.sqs.action import Blob, Integer, Kind, List, Map, Structure
+from chalicelib.doors.sqs.actions import ACTIONS
 from tests.sqs.client import Sqs, refusal_in
 from tests.sqs.keyed import Keyed
 from tests.sqs.query_client import QuerySqs, form

@@ -8,12 +8,12 @@ from uuid import uuid4
 import pytest
 
 from chalicelib import wiring
-from chalicelib.store import Store
+from chalicelib.core.store import Store
 from tests.sqs.client import Sqs
-from tests.store.conftest import dynoxide_store, embedded_store, memory_store, store
+from tests.store.conftest import dynoxide_store, memory_store, moto_store, store
 from tests.support.client import Client
 
-__all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
+__all__ = ["dynoxide_store", "memory_store", "moto_store", "store"]
 
 TAGS = {"ü # . $": "", "k" * 128: "v" * 256}
 

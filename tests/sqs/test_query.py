@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import pytest
 
 from chalicelib import wiring
-from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.protocols.sqs.query_wire import FORM_BYTES_MAX, PARAMETERS_MAX
+from chalicelib.doors.sqs.actions import ACTIONS
+from chalicelib.doors.sqs.query_wire import FORM_BYTES_MAX, PARAMETERS_MAX
 from tests.sqs.client import Sqs, queue
 from tests.sqs.query_client import NAMESPACE, QuerySqs
 from tests.support.client import Answer, Client

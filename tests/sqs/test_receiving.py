@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import LEASES_MAX, MIB
-from chalicelib.cursors import cursor_writes
+from chalicelib.core.base.limits import LEASES_MAX, MIB
+from chalicelib.core.cursors import cursor_writes
 from tests.sqs.client import Refused, Sqs, queue
 from tests.sqs.query_client import QuerySqs, form
 from tests.support.client import Client, Group, Topic

@@ -15,8 +15,8 @@ import pytest
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from chalicelib import wiring
-from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.protocols.sqs.sigv4 import signed
+from chalicelib.doors.sqs.actions import ACTIONS
+from chalicelib.doors.sqs.sigv4 import signed
 from local.server import request_of
 from tests.sqs.query_client import QuerySqs
 from tests.support.client import Client

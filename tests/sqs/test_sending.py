@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from chalicelib.admin.sqs_queues import GROUP_SETTINGS, NewQueue
+from chalicelib.doors.sqs.registry import GROUP_SETTINGS, NewQueue, queues_of
 from tests.sqs.client import Refused, Sqs, queue
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
@@ -251,7 +251,7 @@ def test_a_batch_can_be_refused_as_a_whole(sqs: Sqs, url: str) -> None:
 
 
 def test_a_subscribed_queue_is_not_sent_to(client: Client, sqs: Sqs, url: str) -> None:
-    client.api.service.sqs_queues.make(NewQueue("billing", "orders", None, "billing", GROUP_SETTINGS, {}, {}))
+    queues_of(client.api.service).make(NewQueue("billing", "orders", None, "billing", GROUP_SETTINGS, {}, {}))
     refused = sqs.refused("SendMessage", QueueUrl="billing", MessageBody="a")
     text = "queue 'billing' reads topic 'orders': send to 'orders'"
     assert refused == Refused(400, "UnsupportedOperation", "UnsupportedOperation", text)

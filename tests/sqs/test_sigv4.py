@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.protocols.http.respond import Request
-from chalicelib.protocols.sqs.errors import SqsError
-from chalicelib.protocols.sqs.sigv4 import signed
+from chalicelib.doors.http.request import Request
+from chalicelib.doors.sqs.errors import SqsError
+from chalicelib.doors.sqs.sigv4 import signed
 from tests.sqs.signing import KEY_ID, NOW_MS, REGION, SECRET, altered, changed, sign
 
 JSON_TYPE, FORM_TYPE = "application/x-amz-json-1.0", "application/x-www-form-urlencoded; charset=utf-8"
@@ -27,7 +27,7 @@ def refused(request: Request, at_ms: int = NOW_MS, region: str | None = REGION) 
     """Kind and text."""
     with pytest.raises(SqsError) as caught:
         is_proved(request, at_ms, region)
-    return caught.value.kind, caught.value.message
+    return caught.value.code, caught.value.message
 
 
 def typical(**more: str) -> Request:

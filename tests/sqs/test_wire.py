@@ -115,7 +115,7 @@ def test_a_store_in_trouble_is_worth_a_repeat() -> None:
 
 
 def test_a_defect_shows_nothing_of_the_inside(sqs: Sqs, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chalicelib.protocols.sqs.receiving._asked", None)
+    monkeypatch.setattr("chalicelib.doors.sqs.receiving._asked", None)
     refused = sqs.refused("ReceiveMessage", QueueUrl=url)
     assert (refused.status, refused.shape) == (500, "InternalFailure")
     assert "look for" in refused.message

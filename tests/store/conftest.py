@@ -7,21 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-import boto3
 import pytest
 
-from chalicelib.base.limits import READ_TIMEOUT_MS
-from chalicelib.base.runtime import system
-from chalicelib.store import Store
-from chalicelib.store.dynamodb import boto, client, table
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trying import run
-from chalicelib.table.writes import Key
-from local import embedded
+from chalicelib.core.base.limits import READ_TIMEOUT_MS
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store import Store
+from chalicelib.core.store.dynamodb import boto, client, table
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.trying import run
+from chalicelib.core.table.writes import Key
 from local.memory.store import MemoryStore
+from tests.support import moto_aws
 
 TABLE = "contract"
-BUCKET = "contract"
 
 
 @pytest.fixture(scope="session")
@@ -29,13 +27,11 @@ def memory_store() -> Store:
     return MemoryStore(keeps_blobs=True)
 
 
-@pytest.fixture(scope="session")
-def embedded_store() -> Store:
-    embedded.start()
-    boto3.client("s3").create_bucket(Bucket=BUCKET)
-    made = boto.connect("dynamodb")
-    table.ensure(made, TABLE)
-    return DynamoStore(boto.Boto(made), TABLE, system(), boto.connect("s3"), BUCKET)
+@pytest.fixture
+def moto_store() -> Store:
+    """With an empty table for each test."""
+    moto_aws.empty(TABLE)
+    return moto_aws.store(TABLE)
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +50,7 @@ def transact(store: DynamoStore, items: Sequence[Mapping[str, Any]]) -> None:
     run([store._client.ask("TransactWriteItems", {"TransactItems": items}, READ_TIMEOUT_MS)], system())
 
 
-@pytest.fixture(params=["memory", "embedded", "dynoxide"])
+@pytest.fixture(params=["memory", "moto", "dynoxide"])
 def store(request: pytest.FixtureRequest) -> Store:
     found: Store = request.getfixturevalue(f"{request.param}_store")
     return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.store import Keys, Range, Store
-from chalicelib.table.writes import Effect, Guard, Item, Key, Refused, Write
+from chalicelib.core.store import Keys, Range, Store
+from chalicelib.core.table.writes import Effect, Guard, Item, Key, Refused, Write
 
 LOW, HIGH = "!", "~~"
 """Sort before and after every sort key that the tests use."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chalicelib.store import Outcome, Range, Store
-from chalicelib.table.writes import (
+from chalicelib.core.store import Outcome, Range, Store
+from chalicelib.core.table.writes import (
     Absent,
     Add,
     Append,
@@ -107,7 +107,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any] | None, tuple[Guard, ...], tu
     return item, tuple(draw(st.lists(GUARDS, max_size=3))), draw(effects(item))
 
 
-@pytest.mark.parametrize("store", ["embedded", "dynoxide"], indirect=True)
+@pytest.mark.parametrize("store", ["moto", "dynoxide"], indirect=True)
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), together=st.booleans())
 def test_a_write_has_the_same_outcome_as_in_memory(store: Store, case: Any, together: bool) -> None:
@@ -122,7 +122,7 @@ def test_a_write_has_the_same_outcome_as_in_memory(store: Store, case: Any, toge
     assert found(store, key) == found(memory, key)
 
 
-@pytest.mark.parametrize("store", ["embedded", "dynoxide"], indirect=True)
+@pytest.mark.parametrize("store", ["moto", "dynoxide"], indirect=True)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_range_is_answered_as_in_memory(store: Store, data: st.DataObject) -> None:

@@ -22,17 +22,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import READ_TIMEOUT_MS
-from chalicelib.base.runtime import system
-from chalicelib.store import Keys, Range
-from chalicelib.store.dynamodb import client, connections
-from chalicelib.store.dynamodb.boto import Boto
-from chalicelib.store.dynamodb.client import OwnClient
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable
-from chalicelib.store.dynamodb.trying import run
-from chalicelib.table.writes import Key
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import READ_TIMEOUT_MS
+from chalicelib.core.base.runtime import system
+from chalicelib.core.store import Keys, Range
+from chalicelib.core.store.dynamodb import client, connections
+from chalicelib.core.store.dynamodb.boto import Boto
+from chalicelib.core.store.dynamodb.client import OwnClient
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable
+from chalicelib.core.store.dynamodb.trying import run
+from chalicelib.core.table.writes import Key
 
 NOTHING = b'{"Items":[]}'
 SETTINGS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "eu-west-1"}

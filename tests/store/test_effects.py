@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.store import Store
-from chalicelib.table.writes import Add, Append, Effect, Key, Remove, RemoveItem, Set, Write
+from chalicelib.core.store import Store
+from chalicelib.core.table.writes import Add, Append, Effect, Key, Remove, RemoveItem, Set, Write
 from tests.store.shelf import change, found, put
 
 VALUES: list[Any] = [

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import app
-from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from chalicelib.store.dynamodb import exports
-from chalicelib.store.dynamodb import table as tables
-from chalicelib.store.dynamodb.exports import EXPORT_MS_MIN, EXPORTS_AT_ONCE_MAX, Restorable, Span, due
-from local import embedded
+from chalicelib.core.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from chalicelib.core.store.dynamodb import exports
+from chalicelib.core.store.dynamodb import table as tables
+from chalicelib.core.store.dynamodb.exports import EXPORT_MS_MIN, EXPORTS_AT_ONCE_MAX, Restorable, Span, due
+from tests.support import moto_aws
 
 TODAY = 20_000 * DAY_MS
 NOW = TODAY + 3 * HOUR_MS
@@ -148,7 +148,7 @@ def called() -> Any:
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """A table and a bucket."""
-    embedded.start()
+    moto_aws.start()
     table, bucket = f"t-{uuid4()}", f"b-{uuid4()}"
     client = boto3.client("dynamodb")
     tables.ensure(client, table)

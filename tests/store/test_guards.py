@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.store import Store
-from chalicelib.table.writes import (
+from chalicelib.core.store import Store
+from chalicelib.core.table.writes import (
     Absent,
     AtLeast,
     AtMost,

@@ -12,13 +12,13 @@ from typing import TypeVar
 
 import pytest
 
-from chalicelib.cursors import cursor_writes
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.lease import Lease
-from chalicelib.log import segment
-from chalicelib.log.segment import Entry, Segment
-from chalicelib.store import Store
-from chalicelib.table.writes import Absent, Add, Equals, Key, Refused, RemoveItem, Set
+from chalicelib.core.cursors import cursor_writes
+from chalicelib.core.cursors.cursor import Cursor
+from chalicelib.core.cursors.lease import Lease
+from chalicelib.core.log import segment
+from chalicelib.core.log.segment import Entry, Segment
+from chalicelib.core.store import Store
+from chalicelib.core.table.writes import Absent, Add, Equals, Key, Refused, RemoveItem, Set
 from tests.store.shelf import change, everything, found, guarded, is_applied
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from chalicelib.store import Keys, Range, Read, Store
-from chalicelib.table.writes import Key
+from chalicelib.core.store import Keys, Range, Read, Store
+from chalicelib.core.table.writes import Key
 from tests.store.shelf import HIGH, LOW, put
 
 
@@ -181,7 +181,7 @@ def test_more_reads_are_answered_than_go_out_at_once(store: Store, key: Key) -> 
 # -- blobs ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("store", ["memory", "embedded"], indirect=True)
+@pytest.mark.parametrize("store", ["memory", "moto"], indirect=True)
 def test_a_blob_comes_back_byte_for_byte(store: Store, key: Key) -> None:
     assert store.keeps_blobs
     data = bytes(range(256)) * 20_000
@@ -191,7 +191,7 @@ def test_a_blob_comes_back_byte_for_byte(store: Store, key: Key) -> None:
     assert store.get_blob(f"payloads/{key.pk}/2") == b"\x00"
 
 
-@pytest.mark.parametrize("store", ["memory", "embedded"], indirect=True)
+@pytest.mark.parametrize("store", ["memory", "moto"], indirect=True)
 def test_removed_blobs_are_gone_and_absent_ones_no_trouble(store: Store, key: Key) -> None:
     kept, gone = f"payloads/{key.pk}/1", f"payloads/{key.pk}/2"
     store.put_blob(kept, b"kept")

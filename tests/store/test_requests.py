@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.deadline import ending, hasty, one_call, part_until, within
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
-from chalicelib.store import Keys, Range, Throttled
-from chalicelib.store.dynamodb.requests import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
-from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable
-from chalicelib.store.dynamodb.trying import Trying
-from chalicelib.store.dynamodb.values import typed_item
-from chalicelib.table.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
+from chalicelib.core.base.deadline import ending, hasty, one_call, part_until, within
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
+from chalicelib.core.store import Keys, Range, Throttled
+from chalicelib.core.store.dynamodb.requests import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.core.store.dynamodb.store import DynamoStore
+from chalicelib.core.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable
+from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.values import typed_item
+from chalicelib.core.table.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
 from tests.support.clock import Clock
 
 KEY = Key("p", "s")

@@ -12,8 +12,8 @@ from botocore.awsrequest import AWSRequest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import DAY_MS, SECOND_MS
-from chalicelib.store.dynamodb.signing import Credentials, Signer
+from chalicelib.core.base.limits import DAY_MS, SECOND_MS
+from chalicelib.core.store.dynamodb.signing import Credentials, Signer
 
 EXAMPLE = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 NOON_MS = 1_440_938_160 * SECOND_MS

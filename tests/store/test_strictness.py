@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.api import Api
-from chalicelib.base.errors import InvalidField, MessageNotFound
-from chalicelib.base.limits import BATCH_MESSAGES_MAX
+from chalicelib.core.base.errors import InvalidField, MessageNotFound
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX
 from tests.store.strict import StrictStore
 from tests.support.clock import Clock
 from tests.support.instances import instance

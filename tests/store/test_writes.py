@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from chalicelib.store import Store
-from chalicelib.table.writes import (
+from chalicelib.core.store import Store
+from chalicelib.core.table.writes import (
     Absent,
     Add,
     Append,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from chalicelib.base.runtime import Runtime
+from chalicelib.core.base.runtime import Runtime
 
 START_MS = 1_767_225_600_000
 UPTIME_MS = 12_345

@@ -28,11 +28,13 @@ ITEMS = {kind: (_pattern(pk), _pattern(sk)) for kind, pk, sk, _ in _rows(_TEXT)}
 """Each kind of item, with patterns of its keys."""
 
 ATTRIBUTES = {
-    section.partition("\n")[0].lower(): {name.strip("`"): types.split(" or ") for name, types, _ in _rows(section)}
+    section.partition("\n")[0].lower(): {
+        name.strip("`"): types.split(" or ") for names, types, _ in _rows(section) for name in names.split(", ")
+    }
     for section in _TEXT.split("\n## ")[1:]
     if "| attribute |" in section
 }
-"""Each kind of item, and the entry, with the types of its attributes."""
+"""Each kind of item, and the entry, with the types of its attributes. A row may name several."""
 
 
 def kind_of(pk: str, sk: str) -> str:

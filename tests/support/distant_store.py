@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from chalicelib.store import Outcome, Read
-from chalicelib.table.writes import Item, Key, Write
+from chalicelib.core.store import Outcome, Read
+from chalicelib.core.table.writes import Item, Key, Write
 from local.memory.store import MemoryStore
 from tests.support.scheduler import Scheduler
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from chalicelib.protocols.http.openapi import document
+from chalicelib.doors.http.openapi import document
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote, urlencode
 
 from hypothesis import strategies as st
 
-from chalicelib.protocols.http.routes import TEMPLATES
+from chalicelib.doors.http.door import TEMPLATES
 
 Json = dict[str, Any]
 Query = list[tuple[str, str]]

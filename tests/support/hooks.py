@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib.base.errors import InvalidField
-from chalicelib.base.message import Message
+from chalicelib.core.base.errors import InvalidField
+from chalicelib.core.base.message import Message
 
 
 def refuse_secrets(_topic: str, messages: Sequence[Message]) -> None:

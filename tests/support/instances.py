@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from chalicelib.api import Api
-from chalicelib.base.limits import BATCH_MESSAGES_MAX
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX
+from chalicelib.core.store import Store
 from chalicelib.service import Service
-from chalicelib.store import Store
 from tests.support.clock import Clock
 
 SIGNING_KEY = b"0123456789abcdef"

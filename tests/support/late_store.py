@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-from chalicelib.store import Read
-from chalicelib.table.writes import Item
+from chalicelib.core.store import Read
+from chalicelib.core.table.writes import Item
 from local.memory.store import MemoryStore
 
 

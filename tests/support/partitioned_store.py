@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.runtime import Runtime
-from chalicelib.store import Keys, Outcome, Range, Read, Store
-from chalicelib.store.dynamodb import trying
-from chalicelib.store.dynamodb.requests import Requests
-from chalicelib.store.dynamodb.trouble import Failed
-from chalicelib.store.dynamodb.trying import Trying
-from chalicelib.table.writes import Item, Key, Refused, Write, key_of
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.store import Keys, Outcome, Range, Read, Store
+from chalicelib.core.store.dynamodb import trying
+from chalicelib.core.store.dynamodb.requests import Requests
+from chalicelib.core.store.dynamodb.trouble import Failed
+from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.table.writes import Item, Key, Refused, Write, key_of
 from local.memory.meter import Meter
 from tests.support.partitions import Partitions
 

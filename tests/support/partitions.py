@@ -7,7 +7,7 @@ from bisect import bisect_right, insort
 from collections import Counter, deque
 from dataclasses import dataclass
 
-from chalicelib.table.writes import Key
+from chalicelib.core.table.writes import Key
 
 WRITE_UNITS, READ_UNITS = 1_000, 3_000
 """A second."""

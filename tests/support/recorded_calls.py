@@ -12,9 +12,9 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.api.operation import Operation
+from chalicelib.core.upkeep.sweeps import Sweeps
 from chalicelib.push.dispatcher import Dispatcher
 from chalicelib.service import Service
-from chalicelib.upkeep.sweeps import Sweeps
 from tests.support.client import Client
 
 SWEEPS = ("revive", "forward", "expire", "check", "push", "move")

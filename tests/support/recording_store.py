@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib.store import Outcome
-from chalicelib.table.writes import Item, Write
+from chalicelib.core.store import Outcome
+from chalicelib.core.table.writes import Item, Write
 from local.memory.store import MemoryStore
 
 

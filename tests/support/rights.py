@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.access.rights import VERBS
+from chalicelib.core.access.rights import VERBS
 from tests.support.client import ALL_RIGHTS, Json
 
 

@@ -9,7 +9,7 @@ from random import Random
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from chalicelib.base.runtime import Bell
+from chalicelib.core.base.runtime import Bell
 
 
 class Killed(GreenletExit):  # type: ignore[misc]

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.consuming import tour
-from chalicelib.cursors import cursor, retries
-from chalicelib.cursors.retries import surplus
-from chalicelib.log import segment
-from chalicelib.table import keys, writes
+from chalicelib.core.consuming import tour
+from chalicelib.core.cursors import cursor, retries
+from chalicelib.core.cursors.retries import surplus
+from chalicelib.core.log import segment
+from chalicelib.core.table import keys, writes
 
 _SEGMENT_BYTES = 100
 """One entry of a few messages, or two pointers."""

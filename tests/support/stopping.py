@@ -10,11 +10,11 @@ from typing import Self, TypeVar
 
 from greenlet import getcurrent, greenlet
 
-from chalicelib.base.errors import DecantError
-from chalicelib.base.runtime import Runtime
+from chalicelib.core.base.errors import DecantError
+from chalicelib.core.base.runtime import Runtime
+from chalicelib.core.store import Outcome, Read
+from chalicelib.core.table.writes import Item, Key, Write
 from chalicelib.service import Service
-from chalicelib.store import Outcome, Read
-from chalicelib.table.writes import Item, Key, Write
 from local.memory.store import MemoryStore
 from tests.support.instances import SIGNING_KEY
 from tests.support.scheduler import Killed

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
-from chalicelib.base.errors import StoreUnavailable
-from chalicelib.store import Outcome, Read
-from chalicelib.table.writes import Item, Key, Write
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.store import Outcome, Read
+from chalicelib.core.table.writes import Item, Key, Write
 from local.memory.store import MemoryStore
 
 T = TypeVar("T")

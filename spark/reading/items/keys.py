@@ -30,13 +30,13 @@ PREFIXES = {
     "trace": "note",
     "agenda": "appointment",
 }
-"""How the partition key of a kind begins, if its partitions hold nothing else."""
+"""The prefix of a kind's partition key, if its partitions hold no other kind."""
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
     "push": {"slot": "push_slot", "pause": "push_pause"},
     "service": {"sweep": "sweep", "signing-key": "secret"},
 }
-"""Partitions that hold several kinds: the beginning of the sort key tells them apart."""
+"""Partitions that hold several kinds, distinguished by the prefix of the sort key."""
 
 
 class Key(NamedTuple):
@@ -61,7 +61,7 @@ def kind_of(key: Key) -> str:
 
 
 def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
-    """The item's topic id. Null if the item has no topic, or its topic is gone."""
+    """The item's topic id. Null if the item has no topic, or its topic was deleted."""
     if kind == "topic":
         return item.text("id") if item else None
     if kind == "listed_topic":
@@ -74,7 +74,7 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
 def demand(holds: bool, key: Key) -> None:
     """Raises `Malformed` unless the key `holds` to its form."""
     if not holds:
-        raise Malformed(f"the key is not as it should be: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
+        raise Malformed(f"the key has an unknown form: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
 
 
 def part_of(parts: list[str], at: int) -> str:

@@ -1,4 +1,4 @@
-"""Lines of a data file, one by one: each becomes a row of `item_schemas.ITEMS`, or the reason why it does not.
+"""Lines of a data file, one by one: each becomes a row of `item_schemas.ITEMS`, or the reason why it cannot.
 
 Used for rare kinds, for maps whose names are not known beforehand, and for lines that do not parse in bulk."""
 

@@ -13,11 +13,12 @@ from spark.reading.items.keys import Key, bytes_of, demand, number_of, part_of
 
 CODECS = ("json", "zstd")
 POINTER, TIME_BYTES = struct.Struct(">8sH6sIBB"), 6
-"""An entry whose messages are elsewhere: id, count, time, wire bytes, pieces, flags; then the times that flags tell."""
+"""An entry whose messages are elsewhere: id, count, time, wire bytes, pieces, flags; then the times that flags
+announce."""
 IS_ZSTD, HAS_LEAST_TTL, HAS_FIRST_SENT = 1, 2, 4
 _SLOT_BYTES, _DUE_BYTES, _PLACE_BYTES = 14, 6, 9
 _ENDLESS = 2**31 - 1
-"""The `max_attempts` of a group without an end of attempts."""
+"""The `max_attempts` of a group with endless attempts."""
 
 
 def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
@@ -106,7 +107,7 @@ def _lease(token: str, value: object) -> dict[str, Any]:
 
 
 def _has_age(listed: list[Any]) -> bool:
-    """Whether it notes when its messages were first delivered, which no job asks for."""
+    """Whether the lease records when its messages were first delivered, which no job needs."""
     return len(listed) > 4 and isinstance(listed[4], dict) and "N" in listed[4]
 
 

@@ -95,7 +95,8 @@ def _tokens(leases: Column) -> Column:
 
 def _stood_since() -> Column:
     """When the cursor reached its position at the latest; null: unknown. A claim sets `segment` and `at_ms`, and a
-    reset removes `segment`. A cursor without a claim is where its group began, which then read the ends of the logs."""
+    reset removes `segment`. A cursor without a claim is at its group's start, for which the group read the ends of the
+    logs."""
     claimed = F.col("segment").isNotNull() | (F.col("epoch") == 0)
     by = F.coalesce(F.col("at_ms"), F.col("created_at_ms"))
     return F.when(claimed, by).when(F.col("at_ms").isNull(), F.col("created_at_ms"))

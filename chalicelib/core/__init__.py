@@ -1,0 +1,1 @@
+"""The engine: topics, groups and their messages over one table. It names no protocol."""

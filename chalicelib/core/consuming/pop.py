@@ -1,0 +1,260 @@
+"""Pop: views the cursors and logs of some queues, claims from one, reads the claimed messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
+from dataclasses import field
+
+from chalicelib.core.base import deadline
+from chalicelib.core.base.cache import BoundedCache
+from chalicelib.core.base.errors import GroupIsPushed, GroupNotFound, StoreUnavailable
+from chalicelib.core.base.fields import Label
+from chalicelib.core.base.limits import PASSED_AT_ONCE_MAX
+from chalicelib.core.base.records import mutable
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming.claim import Claimer
+from chalicelib.core.consuming.claim_plan import HeldBack
+from chalicelib.core.consuming.delivery import Deliverer
+from chalicelib.core.consuming.receipt_batch import Failure, ReceiptBatch
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.consuming.settle import Settler
+from chalicelib.core.consuming.taker import Popped, Taker
+from chalicelib.core.consuming.tour import Tour
+from chalicelib.core.consuming.view import GroupView
+from chalicelib.core.consuming.view_reader import HURRY_MS, ViewReader
+from chalicelib.core.consuming.waiters import Waiter, Waiters
+from chalicelib.core.delays.decision import PROMOTED_MAX
+from chalicelib.core.table import keys
+
+PROMOTED_QUEUES_MAX = 4
+"""In how many queues a pop promotes, one after another, while it finds nothing to take."""
+
+Suits = Callable[[Group], bool]
+"""Judges the group that a pop finds, before it takes anything."""
+
+
+class Unsuitable(Exception):
+    """The group, read strongly, is not as the caller of a pop demands; nothing was taken."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(f"group '{group.name}' is not as demanded")
+        self.group = group
+
+
+@mutable
+class PopCall:
+    """One pop under way. `acks`: receipts of the same request that no write has carried yet, by cursor; `failed`: those
+    that did not count. `queues`: those of the next look; empty: the tour chooses. `promoted`: where it has promoted
+    delayed messages, `promotions`: in how many looks. `is_patient`: the last look, at what could not be read before."""
+
+    topic: Topic
+    group_name: str
+    ask: Pop
+    suits: Suits
+    waiter: Waiter
+    tour: Tour
+    strong: bool
+    acks: list[ReceiptBatch]
+    failed: list[Failure]
+    queues: Sequence[int] = ()
+    promoted: set[int] = field(default_factory=set)
+    promotions: int = 0
+    is_patient: bool = False
+
+    def choose_queues(self) -> None:
+        is_told = self.waiter.listen()
+        self.queues = self.queues or self.tour.next(self.topic, self.ask, is_told)
+
+    def ended(self, popped: Popped) -> Popped:
+        """The answer of the whole call."""
+        popped.failed = self.failed
+        if self.tour.is_limited and not popped.deliveries:
+            popped.held_back |= HeldBack.CAP
+        return popped
+
+
+class Popper:
+    def __init__(
+        self,
+        env: Env,
+        views: ViewReader,
+        claimer: Claimer,
+        deliverer: Deliverer,
+        settler: Settler,
+        waiters: Waiters,
+    ) -> None:
+        self._runtime, self._catalogue = env.runtime, env.catalogue
+        self._views, self._settler, self._waiters = views, settler, waiters
+        self._taker = Taker(env, views, claimer, deliverer, settler)
+        self._homes: BoundedCache[int] = env.caches.bounded(lambda place, _: [place[0]])
+        """The queue that gave a consumer a full batch last."""
+
+    def pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits = lambda _: True) -> Popped:
+        """Leases up to `max_messages` ready messages of one queue, or with `fill` of several. Returns none only if it
+        has looked at all queues since it began, and none had a ready one; it looks again for `wait_ms`, or as long as
+        the call may wait. Queues aside that are left to another zone.
+
+        Raises GroupNotFound, GroupIsPushed, Unsuitable, InvalidField for an unknown zone, and StoreUnavailable: leases
+        made by then expire by themselves."""
+        if ask.zone is not None:
+            topic = self._with_zone(topic, ask.zone)
+        if not ask.wait_ms:
+            return self._pop(topic, group_name, ask, suits, Waiter(self._runtime, 0))
+        with self._waiters.waiting(self._views.place(topic, group_name, ask), ask.wait_ms) as waiter:
+            return self._pop(topic, group_name, ask, suits, waiter)
+
+    def _pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits, waiter: Waiter) -> Popped:
+        acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
+        consumer = topic.id, group_name, ask.consumer_id
+        tour = Tour(self._runtime, self._home(topic, consumer, ask, acks))
+        is_attempt = ask.attempt_id is not None
+        call = PopCall(topic, group_name, ask, suits, waiter, tour, is_attempt, acks, failed)
+        while True:
+            call.choose_queues()
+            view = self._look(call)
+            try:
+                popped = self._taker.repeated(view) if is_attempt else None
+                popped = popped or self._taker.take(view, call.acks, call.is_patient)
+            except GroupNotFound:
+                call.strong = True  # the group was deleted, or forgot the consumer just now: the next look shows which
+                continue
+            if call.acks:
+                self._settle(call, topic)
+            if popped.deliveries or popped.is_paused or not self._looks_again(call, view, popped):
+                self._note_home(consumer, ask, popped)
+                return call.ended(popped)
+
+    def _settle(self, call: PopCall, topic: Topic) -> None:
+        """Acks what no claim has carried. `topic`: as it was when the call began."""
+        call.failed += self._settler.acknowledge(topic, call.group_name, call.acks)
+        self._settler.events.settled("acked", topic, call.group_name, call.acks, call.failed)
+        self._settler.freed(topic, call.group_name)
+        call.acks = []
+
+    def _looks_again(self, call: PopCall, view: GroupView, popped: Popped) -> bool:
+        """Whether a pop that found nothing goes on: while it may wait, and then until it has looked at all queues, and
+        once more at those that have failed. Raises StoreUnavailable if it had to give messages back."""
+        call.tour.met(view, popped)
+        is_slowed = HeldBack.RATE in popped.held_back
+        if not is_slowed and _promotes_on(view, call.promoted, call.promotions):
+            return True
+        call.queues = []
+        if call.tour.trouble and call.tour.is_over(call.topic):
+            raise call.tour.trouble
+        if not call.waiter.is_over():
+            return self._rests(call)
+        if is_slowed or call.is_patient:
+            return False
+        if call.tour.is_over(call.topic):
+            call.queues, call.is_patient = sorted(call.tour.failed.intersection(range(call.topic.readers))), True
+        return bool(call.queues) or not call.is_patient
+
+    def _rests(self, call: PopCall) -> bool:
+        """Waits until something may be ready. Returns whether anybody still wants it."""
+        call.waiter.rest(call.tour.next_ready_at_ms(), call.tour.is_held)
+        if deadline.is_abandoned():
+            return False
+        # another instance may just have stored the first delayed message, or the topic has more queues
+        look_up = self._catalogue.refreshed if call.topic.delays else self._catalogue.glanced_at
+        call.topic = look_up(call.topic)
+        return True
+
+    def _home(
+        self, topic: Topic, consumer: tuple[str, str, str | None], ask: Pop, acks: Sequence[ReceiptBatch]
+    ) -> int | None:
+        """Where the pop looks first: where it settles a full batch, or any if that is in the only page, since acks ride
+        on a claim of their queue for nothing; or where the consumer got a full batch last."""
+        if not acks:
+            return self._homes.get(consumer)
+        is_full = sum(len(batch.receipts) for batch in acks) >= ask.max_messages
+        return acks[0].cursor.queue if is_full or topic.readers <= keys.CURSORS_IN_PAGE else None
+
+    def _note_home(self, consumer: tuple[str, str, str | None], ask: Pop, popped: Popped) -> None:
+        """The consumer begins next where it got all that it asked for: more is likely to be there."""
+        if len(popped.deliveries) < ask.max_messages:
+            self._homes.forget(consumer)
+        else:
+            self._homes.keep(consumer, popped.deliveries[-1].stored.queue)
+
+    def _with_zone(self, topic: Topic, zone: str) -> Topic:
+        """The topic, read again if its zones may be newer than the cache. Raises InvalidField."""
+        if not topic.known_zones.queues(zone):
+            topic = self._catalogue.current_topic(topic.name)
+            topic.known_zones.demand(zone, Label("zone"))
+        return topic
+
+    def _look(self, call: PopCall) -> GroupView:
+        """The group now, for its consumers. What does not suit is read again: it may have changed."""
+        about = call.topic, call.group_name, call.ask, call.promoted
+        view = self.look(*about, call.strong, call.queues, call.is_patient)
+        if not call.suits(view.group):
+            view = self.look(*about, True, call.queues, call.is_patient)
+        if not call.suits(view.group):
+            raise Unsuitable(view.group)
+        if view.group.is_pushed:
+            raise GroupIsPushed(f"group '{call.group_name}' has a push: its messages cannot be popped")
+        if call.topic.delays:
+            call.promotions += bool(view.due())
+        return view
+
+    def look(
+        self,
+        topic: Topic,
+        group_name: str,
+        ask: Pop,
+        promoted: set[int],
+        strong: bool = False,
+        queues: Sequence[int] = (),
+        is_patient: bool = False,
+    ) -> GroupView:
+        """The group now, with these queues; by default with all. Promotes the first due messages of one queue, since a
+        pop takes from one. Prefers a queue not in `promoted`, and starts over when all have had their turn. Raises
+        GroupNotFound."""
+        queues = queues or range(topic.readers)
+        view = self._views.read(topic, group_name, ask, queues, strong, is_patient)
+        if not (topic.delays and view.due()):
+            return view
+        if not view.due(promoted):
+            promoted.clear()
+        queue = view.due(promoted)[0]
+        promoted.add(queue)
+        self._promote(view, queue, is_patient=is_patient or len(queues) == 1)
+        return view
+
+    def _promote(self, view: GroupView, queue: int, is_patient: bool) -> None:
+        """A queue where that fails leaves the others to be taken from."""
+        try:
+            with nullcontext() if is_patient else deadline.part_until(self._runtime.uptime() + HURRY_MS):
+                self._views.promote(view.queues[queue])
+        except StoreUnavailable as trouble:
+            if is_patient:
+                raise
+            view.queues[queue].trouble = trouble
+
+    def has_ready(self, view: GroupView) -> bool:
+        """Whether `pop_once` has anything to do, as far as the view shows."""
+        return self._taker.has_ready(view)
+
+    def pop_once(self, group_view: GroupView, acks: Sequence[ReceiptBatch]) -> Popped:
+        """The same as of a pop, from the queues as they were read. Raises StoreUnavailable if there is nothing, and
+        some could not be read."""
+        popped = self._taker.take(group_view, acks)
+        troubles = [popped.trouble, *(view.trouble for view in group_view.queues.values())]
+        if not popped.deliveries and (trouble := next(filter(None, troubles), None)):
+            raise trouble
+        return popped
+
+
+def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:
+    """Whether a pop that found nothing looks again at once, since more delayed messages were due: in another queue, or,
+    if the group has a filter, in any, up to the number of messages that it skips."""
+    if not view.topic.delays:
+        return False
+    if view.group.filter is None:
+        due, most = view.due(promoted), PROMOTED_QUEUES_MAX
+    else:
+        due, most = view.due(), PASSED_AT_ONCE_MAX // PROMOTED_MAX
+    return bool(due) and promotions % most != 0

@@ -1,0 +1,312 @@
+"""Settling: ack, nack, extend and bury by receipt. The usual case is one write and no read; see `receipt_batch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.core.base.records import record
+from chalicelib.core.base.schema import string
+from chalicelib.core.catalogue.agenda import REVIVE
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.group import BY_RECEIPT, ENDLESS, Group
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.consuming import late_acks
+from chalicelib.core.consuming.events import Events
+from chalicelib.core.consuming.receipt_batch import NOTHING, RECEIPT_INVALID, Failure, Owed, Plan, ReceiptBatch, Seen
+from chalicelib.core.consuming.request import LEASE_END
+from chalicelib.core.consuming.waiters import Waiters
+from chalicelib.core.cursors import Cursors
+from chalicelib.core.cursors.cursor import Cursor, read_again
+from chalicelib.core.cursors.cursor_writes import write
+from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
+from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.dead_letters.bury import Burial
+from chalicelib.core.store import raise_trouble
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Refused
+from chalicelib.core.telemetry.record import count
+
+Planner = Callable[[ReceiptBatch], Plan]
+"""Plans the next write for a batch; may bury some of its messages first, each in a transaction of its own."""
+
+Take = Callable[[Cursor, Sequence[Owed]], tuple[Cursor | None, Sequence[Owed]]]
+"""Takes some of these messages out of their leases, in a transaction of its own. Returns the cursor after that (None:
+there is none), and the messages, at least one."""
+
+
+@record
+class Extended(Answer):
+    """A lease that was extended.
+
+    receipt: The receipt as it was given. It no longer counts, unless the group's `settle_by` says otherwise.
+    new_receipt: The receipt to use from now on; the same one if it still names the lease."""
+
+    receipt: str = required(string(examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"]))
+    new_receipt: str = required(string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"]))
+    invisible_until_ms: int = required(LEASE_END)
+
+
+class Settler:
+    def __init__(self, env: Env, cursors: Cursors, burial: Burial, waiters: Waiters) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._agenda, self._burial = env.catalogue, env.agenda, burial
+        self._waiters = waiters
+        self._receipts, self._cache, self._retries = cursors.receipts, cursors.cache, cursors.retries
+        self.events = Events(env)
+
+    def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
+        """Settles messages permanently. Returns the receipts that failed."""
+        batches, failed = self.open(topic, group_name, texts)
+        failed += self.acknowledge(topic, group_name, batches)
+        self.events.settled("acked", topic, group_name, batches, failed)
+        self.freed(topic, group_name)
+        return failed
+
+    def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
+        self._settle(topic, group_name, batches, ReceiptBatch.acks)
+        if late := [batch for batch in batches if batch.perhaps_lost()]:
+            late_acks.resolve(self._store, self._retries, late)
+            self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
+        return [failure for batch in batches for failure in batch.unacked()]
+
+    def freed(self, topic: Topic, group_name: str) -> None:
+        """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which
+        have read the group."""
+        known = self._catalogue.seen_group(topic, group_name)
+        if known and known.ordered:
+            self._waiters.freed(topic.id, group_name)
+
+    def nack(
+        self, topic: Topic, group_name: str, texts: Sequence[str], delay_ms: int | None, reason: str
+    ) -> list[Failure]:
+        """Returns messages to be delivered again after `delay_ms` (None: the backoff of their attempt); after the last
+        attempt they become dead letters."""
+        group = self._catalogue.group(topic, group_name)
+        batches, failed = self.open(topic, group_name, texts)
+        failed += self._return(topic, group, batches, reason, group.max_attempts, delay_ms)
+        if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
+            self.lighten(batches)
+        self.events.settled("nacked", topic, group_name, batches, failed, reason=reason)
+        return failed
+
+    def _return(
+        self,
+        topic: Topic,
+        group: Group,
+        batches: Sequence[ReceiptBatch],
+        reason: str,
+        attempts_min: int,
+        delay_ms: int | None = None,
+    ) -> list[Failure]:
+        """Buries messages that were delivered at least this often, if they can be buried, and lets the others wait for
+        their retry."""
+
+        def waiting(lease: Lease, offsets: range) -> Lease:
+            return self._retried(topic, group, lease, offsets, delay_ms)
+
+        def plan(batch: ReceiptBatch) -> Plan:
+            if batch.has_unknown_ends:
+                return NOTHING
+            self._bury(topic, group, batch, reason, attempts_min)
+            return batch.moves(waiting)
+
+        return self._move(topic, group.name, batches, plan)
+
+    def _retried(self, topic: Topic, group: Group, lease: Lease, offsets: range, delay_ms: int | None) -> Lease:
+        """The lease in which messages wait for their retry."""
+        due_ms = self._runtime.now() + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
+        if lease.attempt >= group.max_attempts:  # they could not be buried, and perhaps can be then
+            self._agenda.appoint(REVIVE, keys.subject(topic.name, group.name), due_ms)
+        return parked(self._runtime, offsets, due_ms, lease.attempt, lease.first_at_ms)
+
+    def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
+        """Undoes a delivery that did not take place: the messages are ready again, and it does not count."""
+        batches, failed = self.open(topic, group_name, texts)
+        for batch in batches:
+            batch.settle_by = BY_RECEIPT  # and not a later delivery
+
+        def undelivered(lease: Lease, offsets: range) -> Lease:
+            return parked(self._runtime, offsets, self._runtime.now(), lease.attempt - 1, lease.first_at_ms)
+
+        return failed + self._move(topic, group_name, batches, lambda batch: batch.moves(undelivered))
+
+    def lighten(self, batches: Sequence[ReceiptBatch]) -> None:
+        """Moves retries with a long wait into pages."""
+        for batch in batches:
+            lighter = self._retries.lighten(batch.cursor)
+            self._cache.keep(lighter.key, lighter)
+
+    def bury(self, topic: Topic, group_name: str, texts: Sequence[str], reason: str) -> list[Failure]:
+        """Moves messages to the dead letters at once."""
+        group = self._catalogue.group(topic, group_name)
+        batches, failed = self.open(topic, group_name, texts)
+        failed += self.give_up(topic, group, batches, reason)
+        self.events.settled("buried", topic, group_name, batches, failed, reason=reason)
+        self.freed(topic, group_name)
+        return failed
+
+    def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
+        """Buries messages. If they cannot be buried, they are nacked."""
+        return self._return(topic, group, batches, reason, attempts_min=0)
+
+    def take_out(self, topic: Topic, group_name: str, texts: Sequence[str], take: Take) -> None:
+        """Moves messages elsewhere, but those that others have taken by now. What `take` raises ends it."""
+        batches, _ = self.open(topic, group_name, texts)
+
+        def plan(batch: ReceiptBatch) -> Plan:
+            while owed := batch.owed():
+                cursor, taken = take(batch.cursor, owed)
+                batch.learn(cursor, Plan(moved=batch.moved_out_of(taken)))
+                if cursor:  # the next call may take out of the same lease
+                    self._cache.keep(cursor.key, cursor)
+            return NOTHING
+
+        self._settle(topic, group_name, batches, plan)
+
+    def extend(
+        self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int
+    ) -> tuple[list[Extended], list[Failure]]:
+        """Lets messages stay away until `invisible_ms` from now: in new leases, whose receipts replace the old ones,
+        or, where a receipt names more than a lease, in place if possible."""
+        batches, failed = self.open(topic, group_name, texts)
+        deadline = self._runtime.now() + invisible_ms
+        made: set[str] = set()
+
+        def longer(lease: Lease, offsets: range) -> Lease:
+            if lease.parked:
+                return parked(self._runtime, offsets, deadline, lease.attempt, lease.first_at_ms)
+            made.add(token := lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS))
+            return Lease(token, offsets.start, len(offsets), deadline, lease.attempt, (), lease.first_at_ms)
+
+        def plan(batch: ReceiptBatch) -> Plan:
+            names_lease = self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
+            planned = batch.moves(longer) if names_lease else batch.extends(deadline, longer)
+            if planned.change and batch.ends_sooner(deadline) and self._may_be_last(topic, group_name, batch):
+                self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
+            return planned
+
+        failed += self._move(topic, group_name, batches, plan)
+        extended = [
+            Extended(text, self._moved_receipt(receipt, lease) if lease.token in made else text, deadline)
+            for batch in batches
+            for text, receipt in batch.receipts
+            if (lease := batch.moved.get((receipt.token, receipt.offset)))
+        ]
+        self.events.settled("extended", topic, group_name, batches, failed, until=deadline)
+        return extended, failed
+
+    def _may_be_last(self, topic: Topic, group_name: str, batch: ReceiptBatch) -> bool:
+        """Whether a delivery may be the last of its message. If there was no end of attempts five seconds ago, whoever
+        has set one since has made an appointment, which lasts for minutes."""
+        known = self._catalogue.seen_group(topic, group_name, METADATA_AGE_MS_MAX)
+        return known is None or known.id != batch.group_id or known.max_attempts != ENDLESS
+
+    def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
+        index = receipt.offset - lease.start
+        moved = replace(receipt, token=lease.token, index=index, count=lease.count, attempt=lease.attempt)
+        return self._receipts.sign(replace(moved, first_at_ms=lease.first_at_ms))
+
+    def _move(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> list[Failure]:
+        """Returns the receipts whose messages did not move."""
+        self._settle(topic, group_name, batches, planner)
+        return [failure for batch in batches for failure in batch.unmoved()]
+
+    def open(self, topic: Topic, group_name: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
+        """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
+        by_cursor: dict[tuple[str, int, str], list[tuple[str, Receipt]]] = {}
+        failed: list[Failure] = []
+        receipts, known = self._receipts.read_each(texts, topic.id), topic
+        if not all(receipts):
+            topic = self._catalogue.current_topic(topic.name)  # it may have been created again a moment ago
+            receipts = self._receipts.read_each(texts, topic.id)
+        for text, receipt in zip(texts, receipts, strict=True):
+            if receipt is None:
+                failed.append(Failure(text, RECEIPT_INVALID))
+                continue
+            place = (receipt.group_id, receipt.queue, receipt.consumer)
+            by_cursor.setdefault(place, []).append((text, receipt))
+        if not by_cursor:
+            self._catalogue.group(topic, group_name)
+        by_key = {keys.cursor(topic.id, group_name, *place): own for place, own in by_cursor.items()}
+        batches = [ReceiptBatch.of(key, own, self._cache.get(key)) for key, own in by_key.items()]
+        group = self._catalogue.seen_group(topic, group_name, METADATA_AGE_MS_MAX)
+        if group is None and topic.id != known.id:  # the caller goes on with the topic that it knows
+            group = next(iter(self._catalogue.groups_named(topic, [group_name])), None)
+        if group:
+            for batch in batches:
+                batch.settle_by = group.settle_by if batch.group_id == group.id else None
+        return batches, failed
+
+    def _settle(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
+        """Plans and writes, all cursors in parallel, until no plan has anything left to change.
+
+        Raises GroupNotFound if a cursor is missing because the group is."""
+        self._write_all(topic, group_name, batches, planner)
+        while any(batch.cursor.pages for batch in batches):
+            if not late_acks.bring_back(self._store, self._retries, batches):
+                break
+            self._write_all(topic, group_name, batches, planner)
+        if missing := [batch for batch in batches if batch.is_missing]:
+            self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
+
+    def _write_all(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
+        while planned := self._planned(topic, group_name, batches, planner):
+            outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
+            for (batch, plan), outcome in zip(planned, outcomes, strict=True):
+                if not isinstance(outcome, StoreUnavailable):
+                    self._learn(batch, plan, outcome)
+            raise_trouble(outcomes)
+
+    def _planned(
+        self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner
+    ) -> list[tuple[ReceiptBatch, Plan]]:
+        """The writes left to do. That none are left needs a read, not the cache."""
+        while True:
+            left = [batch for batch in batches if not (batch.is_done or batch.is_missing)]
+            for batch in left:
+                batch.now = self._runtime.now()
+                if batch.needs_rule:
+                    batch.settle_by = self._rule(topic, group_name, batch.group_id)
+            planned = [(batch, planner(batch)) for batch in left]
+            assumed = [batch for batch, plan in planned if not plan.change and not batch.is_seen]
+            if not assumed:
+                return [(batch, plan) for batch, plan in planned if plan.change]
+            cursors = read_again(self._store, [batch.cursor.key for batch in assumed])
+            for batch, cursor in zip(assumed, cursors, strict=True):
+                batch.learn(cursor)
+
+    def _rule(self, topic: Topic, group_name: str, group_id: str, age_ms_max: int | None = METADATA_AGE_MS_MAX) -> str:
+        """What receipts of the group name, as it was so long ago or later. None: whenever this instance read it last;
+        an extension in place, or into a new lease, is right by any rule."""
+        group = self._catalogue.seen_group(topic, group_name, age_ms_max)
+        if group is None or group.id != group_id:  # it may have been made again since
+            group = next(iter(self._catalogue.groups_named(topic, [group_name])), None)
+        return group.settle_by if group and group.id == group_id else BY_RECEIPT
+
+    def _learn(self, batch: ReceiptBatch, plan: Plan, outcome: Item | Refused) -> None:
+        if isinstance(outcome, Refused):
+            batch.learn(Cursor.or_none(outcome.before))
+        else:
+            batch.learn(Cursor.of(outcome), plan)
+        self._cache.keep(batch.cursor.key, batch.cursor)
+
+    def _judge_missing(self, topic: Topic, group_name: str, missing: Sequence[ReceiptBatch], is_all: bool) -> None:
+        """Decides receipts without a cursor: of another group, or of a consumer that this group has forgotten."""
+        named = self._catalogue.groups_named
+        groups = [self._catalogue.group(topic, group_name)] if is_all else named(topic, [group_name])
+        for batch in missing:
+            if any(batch.group_id == group.id for group in groups):
+                batch.seen = Seen.FORGOTTEN
+
+    def _bury(self, topic: Topic, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
+        """Buries owed messages that were delivered at least this often, if they can be buried."""
+        while exhausted := [owed for owed in batch.owed() if owed[0].attempt >= attempts_min]:
+            if not self._burial.can_bury(group):
+                return
+            cursor, buried = self._burial.bury(group, batch.cursor, exhausted, reason)
+            count("dead", sum(len(indexes) for _, indexes in buried), topic.name, group.name)
+            batch.learn(cursor, Plan(moved=batch.moved_out_of(buried)))

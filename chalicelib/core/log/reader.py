@@ -1,0 +1,232 @@
+"""Reads logs: follows the chain of segments from a hint to an offset and beyond, reading those that are not cached.
+
+Full segments never change and are cached; an open one is read again each time. Reads of several queues share a round
+trip. The cache predicts the first reads, so that they go out together with the read of the cursors.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import field, replace
+
+from chalicelib.core.base.cache import BoundedCache
+from chalicelib.core.base.limits import EXPIRED_KEPT_MS, HOUR_MS, INSTANCE_CACHE_BYTES_MAX
+from chalicelib.core.base.message import Stored
+from chalicelib.core.base.records import mutable, record
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.log.payloads import Payloads
+from chalicelib.core.log.segment import Entry, Segment
+from chalicelib.core.store import Keys, Range, Read
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Item, Key
+
+_AHEAD_SEGMENTS_MAX = 32
+_AHEAD_SEGMENTS_MIN = 4
+"""Four segments of a kilobyte cost as much to read as one."""
+
+_ENTRY_BYTES = 500
+"""Memory that an entry needs beyond its data."""
+
+
+@record
+class Want:
+    """`count` messages of a log from `offset` on. `hint`: the base of a segment at or before it, if known.
+    `since_ms`: when the log began; 0: unknown."""
+
+    log: str
+    offset: int
+    count: int
+    hint: int | None
+    since_ms: int = 0
+
+
+@mutable
+class Seen:
+    """The reads of one call: segments by log and base, and the bases without a segment."""
+
+    segments: dict[tuple[str, int], Segment | None] = field(default_factory=dict)
+    located: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Log and offset -> base of the segment that holds it."""
+    later: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Log and base -> base of the first segment at or after it, if there is one."""
+
+
+class LogReader:
+    def __init__(self, env: Env, payloads: Payloads) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._payloads = payloads
+        self._sealed: BoundedCache[Segment] = env.caches.bounded(
+            lambda place, _: keys.owners(place[0]),
+            INSTANCE_CACHE_BYTES_MAX // 2,
+            size_of=lambda segment: segment.filled_bytes + _ENTRY_BYTES * len(segment.entries),
+        )
+        self._behind: BoundedCache[bool] = env.caches.bounded(lambda log, _: keys.owners(log))
+        """Logs in which a group was behind at the last look."""
+        self._empty_until: BoundedCache[int] = env.caches.bounded(lambda place, _: keys.owners(place[0]))
+
+    def guess(self, wants: Iterable[Want]) -> list[Read]:
+        """The first reads for these wants, as far as the cache can predict them."""
+        seen = Seen()
+        return _merged([read for want in wants if (read := self._walk(want, seen)[1])])
+
+    def chains(self, wants: Sequence[Want], seen: Seen | None = None, strong: bool = False) -> list[list[Segment]]:
+        """For each want, the segments in order from the one with its offset to the one with its last message, or to the
+        end of the log. An empty list: the log has no messages there yet. If the log's beginning was removed, the first
+        segment may begin after the offset. `strong`: includes messages stored a moment ago."""
+        seen = seen or Seen()
+        while True:
+            walked = [self._walk(want, seen) for want in wants]
+            reads = _merged([read for _, read in walked if read])
+            if not reads:
+                return [segments for segments, _ in walked]
+            if strong:
+                reads = [replace(read, strong=True) for read in reads]
+            self.learn(seen, reads, self._store.read(reads))
+
+    def learn(self, seen: Seen, reads: Sequence[Read], answers: Sequence[Sequence[Item]]) -> None:
+        for read, items in zip(reads, answers, strict=True):
+            for item in items:
+                segment = Segment.of(item)
+                seen.segments[segment.log, segment.base] = segment
+                if segment.is_sealed:
+                    self._sealed.keep((segment.log, segment.base), segment)
+            if isinstance(read, Keys):
+                for key in read.keys:
+                    seen.segments.setdefault((key.pk, keys.number_of(key.sk)), None)
+            elif read.descending:
+                offset = keys.number_of(read.high)
+                seen.located[read.pk, offset] = keys.number_of(items[0]["sk"]) if items else offset
+            else:
+                place = (read.pk, keys.number_of(read.low))
+                seen.segments.setdefault(place, None)
+                if items:
+                    seen.later[place] = keys.number_of(items[0]["sk"])
+                else:
+                    self._empty_until.keep(place, self._runtime.uptime() + HOUR_MS)
+
+    def stored(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: Iterable[int]) -> list[Stored]:
+        """The messages at these offsets with their payloads, or `LOST` for a missing payload. Removed messages that had
+        expired are omitted."""
+        wanted = sorted(offsets)
+        placed = [(first, entry) for first, entry in entries(chain) if _touches(first, entry, wanted)]
+        expired_ms = topic.maybe_expired_ms(self._runtime.now())
+        messages = self._payloads.messages(topic.id, [entry for _, entry in placed], expired_ms)
+        return [
+            Stored(messages[entry.id][offset - first], queue, offset, entry.id, entry.stored_at_ms)
+            for first, entry in placed
+            if entry.id in messages
+            for offset in _between(wanted, first, first + entry.count)
+        ]
+
+    def _walk(self, want: Want, seen: Seen) -> tuple[list[Segment], Read | None]:
+        """The known part of the chain, and its next read (None: the chain is complete)."""
+        base = seen.located.get((want.log, want.offset)) if want.hint is None else want.hint
+        if base is None:
+            return [], _locate(want)
+        chain: list[Segment] = []
+        last: Segment | None = None
+        while True:
+            place = (want.log, base)
+            segment = seen.segments.get(place) or self._sealed.get(place)
+            if segment is None and not chain and (later := seen.later.get(place)) is not None:
+                base, last = later, None  # the messages before were removed
+                continue
+            if segment is None:
+                return chain, self._next_read(want, base, last, seen)
+            if segment.end > want.offset:
+                chain.append(segment)
+            if not segment.is_sealed:
+                if place in seen.segments:
+                    self._behind.forget(want.log)
+                return chain, None
+            if segment.end >= want.offset + want.count:
+                self._behind.keep(want.log, True)
+                return chain, None
+            base, last = segment.end, segment
+
+    def _may_begin_later(self, want: Want, base: int, last: Segment | None = None) -> bool:
+        """Whether a missing segment may have been removed. It was not if the log, or the segment before it, is younger
+        than segments get, or if there was no segment a while ago. An unfinished removal leaves earlier segments."""
+        since_ms = last.entries[-1].stored_at_ms if last and last.entries else want.since_ms
+        is_old = self._runtime.now() - since_ms > EXPIRED_KEPT_MS
+        return is_old and (self._empty_until.get((want.log, base)) or 0) < self._runtime.uptime()
+
+    def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read | None:
+        """Reads by key if the log probably ends there. Reads ahead if there is a backlog or one read was not enough,
+        since many segments cost little more than one."""
+        key = keys.segment(want.log, base)
+        if (want.log, base) in seen.segments:  # no segment: either the end of the log, or its beginning was removed
+            has_begun = last is not None and last.end > want.offset
+            is_known = has_begun or not self._may_begin_later(want, base, last)
+            return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
+        is_second = last is not None and (want.log, last.base) in seen.segments
+        if want.count <= 1 or not (is_second or self._behind.get(want.log)):
+            return Keys([key])
+        ahead = (want.offset + want.count - base) // (last.end - last.base) + 1 if last else 0
+        limit = min(max(ahead, _AHEAD_SEGMENTS_MIN), _AHEAD_SEGMENTS_MAX)
+        return Range(want.log, key.sk, keys.LAST, limit=limit)
+
+
+def wire_bytes(chain: Iterable[Segment], offsets: Sequence[int] | None = None) -> int:
+    """The size in a response of the entries with messages at these offsets (None: all), each counted in full."""
+    return sum(
+        entry.wire_bytes for first, entry in entries(chain) if offsets is None or _touches(first, entry, offsets)
+    )
+
+
+def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: int) -> list[int]:
+    """The first of these offsets, ending before the entry whose read would exceed `most_bytes` in all."""
+    reached: list[int] = []
+    for first, entry in entries(chain):
+        if most_bytes > 0 and _touches(first, entry, offsets):
+            reached += _between(offsets, first, first + entry.count)
+            most_bytes -= entry.wire_bytes
+    return reached
+
+
+def stored_at(chain: Sequence[Segment], offset: int) -> int:
+    """When the message at this offset, or the first existing one after it, was stored. 0: none exists, since the topic
+    is being deleted."""
+    for first, entry in entries(chain):
+        if offset < first + entry.count:
+            return entry.stored_at_ms
+    return 0
+
+
+def entry_at(chain: Sequence[Segment], offset: int) -> Entry | None:
+    """The entry with the message at this offset, or None if the chain lacks it."""
+    return next((entry for first, entry in entries(chain) if first <= offset < first + entry.count), None)
+
+
+def entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:
+    """The entries, each with the offset of its first message."""
+    return [placed for segment in chain for placed in segment.placed]
+
+
+def _between(offsets: Sequence[int], first: int, stop: int) -> Sequence[int]:
+    return offsets[bisect_left(offsets, first) : bisect_left(offsets, stop)]
+
+
+def _touches(first: int, entry: Entry, offsets: Sequence[int]) -> bool:
+    """Whether the entry holds one of these offsets, which are sorted."""
+    place = bisect_left(offsets, first)
+    return place < len(offsets) and offsets[place] < first + entry.count
+
+
+def _locate(want: Want) -> Read:
+    offset = keys.segment(want.log, want.offset)
+    return Range(want.log, keys.FIRST, offset.sk, limit=1, descending=True)
+
+
+def _merged(reads: Sequence[Read]) -> list[Read]:
+    """Merges all reads by key into one request."""
+    by_key: dict[Key, None] = {}
+    ranges: list[Read] = []
+    for read in reads:
+        if isinstance(read, Keys):
+            by_key |= dict.fromkeys(read.keys)
+        else:
+            ranges.append(read)
+    return [Keys([*by_key]), *ranges] if by_key else ranges

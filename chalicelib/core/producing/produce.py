@@ -1,0 +1,296 @@
+"""Produce: assigns messages to queues, packs one entry per queue, and appends the entries in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from chalicelib.core.base import deadline
+from chalicelib.core.base.cache import BoundedCache
+from chalicelib.core.base.errors import InvalidField, QueueFull, StoreUnavailable, TopicNotFound
+from chalicelib.core.base.limits import TRANSACTION_ITEMS_MAX
+from chalicelib.core.base.message import ENTRY_ID_BYTES, Message, Produced
+from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.delays.writer import DelayWriter
+from chalicelib.core.log import Log
+from chalicelib.core.log.segment import Entry
+from chalicelib.core.log.writer import Packed
+from chalicelib.core.producing.dedup import Deduplication
+from chalicelib.core.producing.group_commit import GroupCommit, Written
+from chalicelib.core.producing.hooks import SendHooks
+from chalicelib.core.producing.key_hash import queue_of_key
+from chalicelib.core.producing.new_message import Sending, parse_batch, parse_for_transaction
+from chalicelib.core.producing.queue_choice import QueueChoice
+from chalicelib.core.table.writes import Item
+from chalicelib.core.telemetry.record import count
+from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
+
+if TYPE_CHECKING:
+    from chalicelib.core.producing.depths import Depths
+
+HOPS_MAX = 3
+"""Other queues on which an unkeyed message is tried. If four queues fail, the store does."""
+
+Notice = Callable[[Topic], None]
+"""Is told that messages were stored in the topic. Never raises."""
+
+
+class Producer:
+    def __init__(self, env: Env, log: Log, delays: DelayWriter, hooks: SendHooks, notice: Notice) -> None:
+        self._runtime, self._catalogue = env.runtime, env.catalogue
+        self._writer, self._delays, self._hooks, self._notice = log.writer, delays, hooks, notice
+        self._deduplication = Deduplication(env, log, delays)
+        self._group_commit = GroupCommit(env.runtime)
+        self._env, self._log = env, log
+        self._choices: BoundedCache[QueueChoice] = env.caches.bounded(lambda key, _: key[:1])
+        """By topic id and number of queues."""
+
+    @cached_property
+    def _depths(self) -> Depths:
+        """Imported for the first topic with a breaker, so that no other cold start waits for it."""
+        from chalicelib.core.producing.depths import Depths
+
+        return Depths(self._env, self._log)
+
+    def produce(self, topic: Topic, messages: object, trace: Trace = NO_TRACE) -> list[Produced]:
+        """Checks the `messages` of a request and sends them, between the hooks. Raises what the check, a hook or `send`
+        raises."""
+
+        def parse(current: Topic) -> list[Sending]:
+            return parse_batch(messages, current, self._runtime.now(), trace)
+
+        return self.send_parsed(topic, parse)
+
+    def send_parsed(self, topic: Topic, parse: Callable[[Topic], list[Sending]]) -> list[Produced]:
+        """Sends the messages that a request has for this topic, between the hooks. `parse` is called again, with the
+        topic as it is now, if it was made again or has got more queues a moment ago."""
+        try:
+            sendings = parse(topic)
+        except InvalidField:  # perhaps it names a queue or a zone that was added
+            with suppress(StoreUnavailable):
+                topic = self._catalogue.current_topic(topic.name)
+            sendings = parse(topic)
+
+        def send() -> list[Produced]:
+            try:
+                return self.send(topic, sendings)
+            except TopicNotFound:
+                current = self._catalogue.current_topic(topic.name)
+                return self.send(current, parse(current))
+
+        return self._hooks.around(topic.name, [sending.message for sending in sendings], send)
+
+    def send(self, topic: Topic, sendings: Sequence[Sending]) -> list[Produced]:
+        """Stores checked messages, those of one queue at consecutive offsets, and returns results in the given order.
+
+        Raises StoreUnavailable and QueueFull only if no message is known to be stored; with `outcome="unknown"` some
+        may be."""
+        stored = _without_repeats(sendings)
+        own = [*dict.fromkeys(stored)]
+        choice = self._choice(topic)
+        full = self._depths.full(topic, topic.max_depth) if topic.max_depth else {}
+        self._assign(topic, choice, own, full)
+        admitted = [sending for sending in own if sending.message.deliver_at_ms is None]
+        delayed = [sending for sending in own if sending.message.deliver_at_ms is not None]
+        if full:
+            admitted = self._admitted(topic, admitted, full)
+        by_queue = _by_queue(admitted)
+        if delayed:
+            self._delay(topic, delayed)
+        plain: dict[int, list[Sending]] = {}
+        for queue, together in by_queue.items():
+            if any(sending.is_deduplicated for sending in together):
+                self._append_deduplicated(topic, choice, queue, together)
+            else:
+                plain[queue] = together
+        self._append(topic, choice, plain, {*by_queue, *full})
+        results = [sending.result for sending in stored if sending.result]
+        if topic.max_depth:
+            self._depths.note(topic, results)
+        errors = [result.error for result in results if result.error]
+        count("produced", len(results) - len(errors), topic.name)
+        if len(errors) == len(results):
+            raise max(errors, key=lambda error: (error.outcome_unknown, isinstance(error, StoreUnavailable)))
+        self._notice(topic)
+        return results
+
+    def outbox_item(self, topic: Topic, message: object) -> Item:
+        """A delayed message, due now at the earliest, as the item for the caller's own transaction. Stores its payload,
+        if it has one. Raises TopicNotFound, StoreUnavailable."""
+        sending = parse_for_transaction(message, topic, self._runtime.now())
+        self.choose_queues(topic, [sending])
+        [waiting] = self._delays.waiting([(sending.queue, sending.message)])
+        return self._delays.item(topic, waiting)
+
+    def choose_queues(self, topic: Topic, sendings: Sequence[Sending]) -> None:
+        """Gives each message the queue that it would be stored in now."""
+        self._assign(topic, self._choice(topic), sendings)
+
+    def _assign(
+        self, topic: Topic, choice: QueueChoice, sendings: Sequence[Sending], full: Collection[int] = ()
+    ) -> None:
+        """`full`: the queues that refuse messages."""
+        zones = dict.fromkeys(sending.zone for sending in sendings)
+        unkeyed = {zone: choice.unkeyed(topic.logs, full, _near(topic, zone)) for zone in zones}
+        for sending in sendings:
+            sending.queue = _queue(sending, unkeyed[sending.zone], choice.count)
+
+    def _admitted(self, topic: Topic, plain: Sequence[Sending], full: Mapping[int, QueueFull]) -> list[Sending]:
+        """The messages to append now. Those whose queue is full get their result: of an earlier call with their
+        `dedup_id`, or that they are refused."""
+        refused = [sending for sending in plain if sending.queue in full]
+        self._deduplication.repeat(topic, refused)
+        for sending in refused:
+            sending.result = sending.result or Produced(sending.queue, error=full[sending.queue])
+        return [sending for sending in plain if sending.queue not in full]
+
+    def _choice(self, topic: Topic) -> QueueChoice:
+        writers = topic.writers(self._runtime.now())
+        choice = self._choices.get((topic.id, writers))
+        if choice is None:
+            choice = QueueChoice(self._runtime, self._writer.tails.is_crowded, writers)
+            self._choices.keep((topic.id, writers), choice)
+        return choice
+
+    def _delay(self, topic: Topic, delayed: Sequence[Sending]) -> None:
+        """Stores delayed messages: those with dedup ids one by one, the others together."""
+        messages = [(sending.queue, sending.message) for sending in delayed]
+        waiting = dict(zip(delayed, self._delays.waiting(messages), strict=True))
+        plain = [sending for sending in delayed if not sending.is_deduplicated]
+        results = self._delays.store(topic, [waiting[sending] for sending in plain]) if plain else []
+        for sending, result in zip(plain, results, strict=True):
+            sending.result = result
+        for sending in delayed:
+            if sending.is_deduplicated:
+                sending.result = self._deduplication.delay(topic, waiting[sending])
+
+    def _append_deduplicated(self, topic: Topic, choice: QueueChoice, queue: int, together: Sequence[Sending]) -> None:
+        """Stores messages with dedup ids, and those that share their entries. They stay in their queue if it fails,
+        since other callers may be completing the entry there; none is stored before an earlier one is known to be."""
+        for part in _parts(together):
+            if not self._deduplication.append(topic, queue, part):
+                break
+        held_back = StoreUnavailable(f"an earlier message of this request is not stored in queue {queue}")
+        for sending in together:
+            if sending.result:
+                choice.note(sending.result.queue, has_failed=sending.result.error is not None)
+            else:
+                sending.result = Produced(queue, error=held_back)
+
+    def _append(
+        self,
+        topic: Topic,
+        choice: QueueChoice,
+        by_queue: Mapping[int, list[Sending]],
+        used: set[int],
+        hops_left: int = HOPS_MAX,
+    ) -> None:
+        """Stores one entry per queue, in parallel. Retries entries that were certainly not stored: messages that can go
+        anywhere in a queue this call has not used yet, the others in their own if it did not have the whole time."""
+        may_hop = hops_left and any(sending.may_hop for together in by_queue.values() for sending in together)
+        others = choice.others(used) if may_hop else []
+        if not others:
+            self._append_each(topic, choice, by_queue)
+            return
+        with deadline.part_until(deadline.hop_until_ms(self._runtime.uptime())):
+            failed = self._append_each(topic, choice, by_queue, may_leave=True)
+        if failed and self._has_time():
+            hopping = [sending for sending in failed if sending.may_hop]
+            zones = dict.fromkeys(sending.zone for sending in hopping)
+            chosen = {zone: choice.hop(others, _near(topic, zone)) for zone in zones}
+            for sending in hopping:
+                sending.queue = chosen[sending.zone]
+            self._append(topic, choice, _by_queue(failed), used | {*chosen.values()}, hops_left - 1)
+
+    def _append_each(
+        self, topic: Topic, choice: QueueChoice, by_queue: Mapping[int, list[Sending]], may_leave: bool = False
+    ) -> list[Sending]:
+        """Tries each entry once, in parallel. Returns the messages that were certainly not stored."""
+        if len(by_queue) == 1:
+            [(queue, together)] = by_queue.items()
+            return self._append_together(topic, choice, queue, together, may_leave)
+        failed: list[Sending] = []
+        messages = [(queue, [sending.message for sending in together]) for queue, together in by_queue.items()]
+        for (queue, _), written in zip(messages, self._write(topic, choice, messages, may_leave), strict=True):
+            failed += _settled(by_queue[queue], queue, written)
+        return failed
+
+    def _append_together(
+        self, topic: Topic, choice: QueueChoice, queue: int, together: Sequence[Sending], may_leave: bool
+    ) -> list[Sending]:
+        """The same for one queue, together with other calls that append to it now."""
+
+        def write(messages: Sequence[Message]) -> Written:
+            return self._write(topic, choice, [(queue, messages)], may_leave)[0]
+
+        messages = [sending.message for sending in together]
+        written, begins_at = self._group_commit.append(topic, queue, messages, write, may_leave)
+        return _settled(together, queue, written, begins_at)
+
+    def _write(
+        self, topic: Topic, choice: QueueChoice, messages: Sequence[tuple[int, Sequence[Message]]], may_leave: bool
+    ) -> list[Written]:
+        """Appends an entry to each of these queues, and notes which queues failed."""
+        now = self._runtime.now()
+        packed = [self._packed(queue, together, now) for queue, together in messages]
+        appended = self._writer.append(topic, packed, may_leave)
+        for (queue, _, _), (first, took_ms) in zip(packed, appended, strict=True):
+            choice.note(queue, isinstance(first, StoreUnavailable), took_ms)
+        return [Written(entry.id, first) for (_, entry, _), (first, _) in zip(packed, appended, strict=True)]
+
+    def _packed(self, queue: int, messages: Sequence[Message], now: int) -> Packed:
+        return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now), messages
+
+    def _has_time(self) -> bool:
+        now = self._runtime.uptime()
+        return now < deadline.give_up_at_ms(now)
+
+
+def _settled(together: Sequence[Sending], queue: int, written: Written, begins_at: int = 0) -> list[Sending]:
+    """Gives messages that begin at this index of an entry their results. Returns those that were certainly not
+    stored."""
+    entry_id, first = written
+    for index, sending in enumerate(together, begins_at):
+        sending.result = Produced.stored(queue, entry_id, index, first)
+    return [*together] if isinstance(first, StoreUnavailable) and not first.outcome_unknown else []
+
+
+def _near(topic: Topic, zone: str | None) -> tuple[int, ...]:
+    """The queues of a zone."""
+    return topic.known_zones.queues(zone) if zone else ()
+
+
+def _queue(sending: Sending, unkeyed: int, queues: int) -> int:
+    if sending.asked is not None:
+        return sending.asked
+    key = sending.message.key
+    return unkeyed if key is None else queue_of_key(key, queues)
+
+
+def _without_repeats(sendings: Iterable[Sending]) -> list[Sending]:
+    """For each message the one that is stored for it: the first with its dedup id."""
+    firsts: dict[str | Sending, Sending] = {}
+    return [firsts.setdefault(sending.message.dedup_id or sending, sending) for sending in sendings]
+
+
+def _by_queue(sendings: Iterable[Sending]) -> dict[int, list[Sending]]:
+    by_queue: dict[int, list[Sending]] = {}
+    for sending in sendings:
+        by_queue.setdefault(sending.queue, []).append(sending)
+    return by_queue
+
+
+def _parts(sendings: Sequence[Sending]) -> Iterator[list[Sending]]:
+    """The messages in order, split where a part would have more dedup ids than one transaction can claim."""
+    part: list[Sending] = []
+    ids = 0
+    for sending in sendings:
+        if ids + sending.is_deduplicated > TRANSACTION_ITEMS_MAX:
+            yield part
+            part, ids = [], 0
+        part.append(sending)
+        ids += sending.is_deduplicated
+    yield part

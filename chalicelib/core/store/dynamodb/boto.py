@@ -1,0 +1,81 @@
+"""boto3's clients: for S3, for rare requests, and for DynamoDB with settings that only boto3 supports.
+
+Importing boto3 takes a fifth of a second of a cold start, so it is imported with the first client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
+from chalicelib.core.store.dynamodb.trouble import Failed, NeverSent, NoAnswer, Trouble, Unusable
+from chalicelib.core.store.dynamodb.trying import Trying, at_once
+
+T = TypeVar("T")
+
+NO_CREDENTIALS = "the service has no usable credentials for the store: configure some"
+
+
+def connect(
+    service: Literal["dynamodb", "s3", "lambda", "ssm", "secretsmanager"], read_timeout_ms: int = READ_TIMEOUT_MS
+) -> Any:
+    """A client for the endpoint, region and credentials of the environment. Our own code retries, see `requests`."""
+    import boto3
+    from botocore.config import Config
+
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_MS / SECOND_MS,
+        read_timeout=read_timeout_ms / SECOND_MS,
+        retries={"total_max_attempts": 1},
+        max_pool_connections=64,
+        parameter_validation=False,
+    )
+    return boto3.client(service, config=config)
+
+
+class Boto:
+    """A `Client` by way of boto3's client for DynamoDB. It sends the requests of a call one after another, and its own
+    timeouts bound a try."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def ask(self, action: str, parameters: dict[str, Any], timeout_ms: int) -> Trying[Any]:  # noqa: ARG002
+        from botocore import xform_name
+
+        request = getattr(self._client, xform_name(action))
+        return at_once(lambda: translated(lambda: request(**parameters)))
+
+
+def translated(request: Callable[[], T]) -> T:
+    """Calls boto3. Raises Trouble in place of botocore's exceptions."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return request()
+    except (ClientError, BotoCoreError) as error:
+        raise _trouble(error) from error
+
+
+def _trouble(error: Any) -> Trouble:
+    from botocore import exceptions as known
+
+    if isinstance(error, known.ClientError):
+        response: Any = error.response
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+        code, message = response["Error"]["Code"], response["Error"].get("Message", "")
+        return Failed(code, message, status, response.get("Item"), response.get("CancellationReasons", []))
+    without_credentials = (
+        known.NoCredentialsError,
+        known.PartialCredentialsError,
+        known.CredentialRetrievalError,
+        known.ProfileNotFound,
+        known.SSOError,
+        known.TokenRetrievalError,
+    )
+    if isinstance(error, without_credentials):
+        return Unusable(NO_CREDENTIALS)
+    if isinstance(error, known.EndpointConnectionError | known.ConnectTimeoutError):
+        return NeverSent(str(error))
+    return NoAnswer(str(error))

@@ -1,0 +1,276 @@
+"""The OpenAPI document, made from the table of operations: exactly what this release answers. Which errors an operation
+can answer follows from its declaration."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from chalicelib import COMMIT, VERSION
+from chalicelib.api import FAMILIES
+from chalicelib.api.operation import (
+    CORRELATION_ID,
+    GROUP_NAME,
+    MESSAGE_ID,
+    TOPIC_NAME,
+    TRANSACTION_ID,
+    Family,
+    Json,
+    Operation,
+    Text,
+    described,
+    filled,
+)
+from chalicelib.api.push import SECRET_ID
+from chalicelib.api.tokens import TOKEN_ID
+from chalicelib.core.base import errors
+from chalicelib.core.base.errors import DecantError
+from chalicelib.core.base.fields import Answer, Sometimes, declarations
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HOP_MS_MIN
+from chalicelib.core.base.schema import array, integer, string
+from chalicelib.doors import http
+from chalicelib.doors.http.response import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
+from chalicelib.doors.http.schemas import Schemas, example_of, with_text, without
+
+_IN_PATH = {
+    "topic": TOPIC_NAME,
+    "group": GROUP_NAME,
+    "message_id": MESSAGE_ID,
+    "transaction_id": TRANSACTION_ID,
+    "correlation_id": CORRELATION_ID,
+    "secret_id": SECRET_ID,
+    "token_id": TOKEN_ID,
+}
+_IN_HEADERS = {
+    "traceparent": string(
+        examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
+        description="The trace that the request belongs to (W3C Trace Context). Each message carries it as its property"
+        " `traceparent`, unless it has one already or has no room for it. A malformed one is ignored.",
+    ),
+    "tracestate": string(
+        examples=["congo=t61rcWkgMzE"],
+        description="What the systems on the way have noted about the trace. Goes with `traceparent`, as it is.",
+    ),
+    "baggage": string(
+        examples=["userId=alice,isProduction=false"],
+        description="W3C Baggage. Each message carries it, as it is, as its property `baggage`, unless it has one"
+        " already or has no room for it.",
+    ),
+    "Prefer": string(
+        examples=["return=minimal", "wait=2"],
+        description="`return=minimal` asks for an answer without a body. `wait=2` asks for one within two seconds: what"
+        " is not stored by then is not tried any more, and is answered as if the store had failed (503, or 207 if some"
+        f" of it is stored). At least {HOP_MS_MIN} ms are taken. What is malformed is ignored (RFC 7240).",
+    ),
+}
+_BEARER = "bearer"
+_SECURITY = "A token, as `POST /tokens` makes them. It is needed where access control is on."
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The document. Everyone gets the same one: do not change it."""
+    schemas = Schemas()
+    parameters = {
+        **{name: _parameter("path", name, schema, required=True) for name, schema in _IN_PATH.items()},
+        **{name: _parameter("header", name, schema) for name, schema in _IN_HEADERS.items()},
+    }
+    paths: Json = {}
+    for family in FAMILIES:
+        for operation in family.operations:
+            parameters |= _in_query(operation)
+            paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, family, schemas)
+    schemas.ref(Problem)
+    shared = {error.__name__: _response(_status(error), [error]) for error in [*_EVERYWHERE, *_GUARDED]}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Decant",
+            "version": f"{VERSION}+{COMMIT}" if COMMIT else VERSION,  # PEP 440: a local version
+            "summary": "A message queue without brokers.",
+            "description": filled(http.__doc__),
+        },
+        "tags": [{"name": family.tag, "description": family.text} for family in FAMILIES],
+        "security": [{_BEARER: []}, {}],  # the second: none, where access control is off
+        "paths": paths,
+        "components": {
+            "schemas": schemas.by_name,
+            "parameters": parameters,
+            "responses": shared,
+            "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer", "description": _SECURITY}},
+        },
+    }
+
+
+def _parameter(place: str, name: str, schema: Json, **more: Any) -> Json:
+    bare = without(schema, "description", "examples")
+    example = {"example": schema["examples"][0]} if place != "query" else {}
+    return {"name": name, "in": place, **more, "description": schema["description"], "schema": bare, **example}
+
+
+def _in_query(operation: Operation) -> Json:
+    if not (operation.request and operation.method == "GET"):
+        return {}
+    texts = described(operation.request)
+    schemas = {name: declared.schema for name, declared in declarations(operation.request).items()}
+    return {name: _parameter("query", name, with_text(schema, texts.get(name))) for name, schema in schemas.items()}
+
+
+def _operation(operation: Operation, family: Family, schemas: Schemas) -> Json:
+    summary, description = operation.text
+    names = [*operation.path_names, *operation.headers, *_in_query(operation)]
+    parameters = [{"$ref": f"#/components/parameters/{name}"} for name in names]
+    body = None if operation.method == "GET" else operation.request
+    answers = {str(status): _answer(status, answer, schemas) for status, answer in operation.answers.items()}
+    return {
+        "tags": [family.tag],
+        "operationId": operation.id,
+        "summary": summary,
+        "description": description + _rights_text(operation),
+        **({"parameters": parameters} if parameters else {}),
+        **({"requestBody": _request(body, schemas)} if body else {}),
+        "responses": {**answers, **_problems(operation)},
+        **({"security": []} if operation.right == "anyone" else {}),
+    }
+
+
+def _rights_text(operation: Operation) -> str:
+    """Nothing for what anyone may do."""
+    if operation.right == "anyone":
+        return ""
+    further = " or ".join(f"`{field}`" for field in operation.hands_out if field)
+    when = "" if not operation.hands_out else f", with {further} also `consume`" if further else " and `consume`"
+    return f"\n\nNeeds the right `{operation.right}`{when}."
+
+
+def _request(kind: type, schemas: Schemas) -> Json:
+    """It may be left out where `{}` would do."""
+    is_required = any(declared.is_required for declared in declarations(kind).values())
+    return {"required": is_required, "content": _content(kind, schemas)}
+
+
+def _answer(status: int, answer: type[Answer] | str, schemas: Schemas) -> Json:
+    if isinstance(answer, str):
+        return {"description": answer}
+    created = "Created. " if status == 201 else ""
+    if issubclass(answer, Text):
+        text: Json = {answer.MEDIA_TYPE: {"schema": string(), "example": answer.EXAMPLE}}
+        return {"description": described(answer)[""], "content": text}
+    return {"description": created + described(answer)[""], "content": _content(answer, schemas)}
+
+
+def _content(kind: type, schemas: Schemas) -> Json:
+    schema = schemas.ref(kind)
+    return {"application/json": {"schema": schema, "example": example_of(schema, schemas.by_name)}}
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+Errors = list[type[DecantError]]
+
+_NAMED: dict[str, type[DecantError]] = {
+    "topic": errors.TopicNotFound,
+    "group": errors.GroupNotFound,
+    "message_id": errors.MessageNotFound,
+    "transaction_id": errors.TransactionNotFound,
+    "correlation_id": errors.RequestNotFound,
+    "secret_id": errors.NotFound,
+    "token_id": errors.TokenNotFound,
+}
+_DETAILS = {
+    400: "parameter 'limt' is not known here; known are: limit, next",
+    401: "a token is needed, in the header 'Authorization: Bearer <token>'",
+    403: "the token has no right to 'produce' for topic 'orders'",
+    404: "topic 'orders' does not exist",
+    405: "method 'PATCH' is not allowed here; allowed are GET, HEAD, PUT",
+    409: "message '0d2f6b91c47e5a3801t19b76e8eb00' of topic 'orders' was delivered",
+    410: "the reply came after the deadline of its request",
+    413: f"the bodies of field 'messages' are 5000000 bytes in all; at most {BODY_BYTES_MAX} fit",
+    429: "queue 1 of topic 'orders' is full: group 'billing' has not consumed 50 messages; the topic's max_depth is 50",
+    500: "look for 8c1f0a52d7e3b946 in the log",
+    503: "the store did not answer",
+    504: "no reply came within 3000 ms",
+}
+_RETRY_AFTER = (
+    "Retry-After",
+    "When to retry, in whole seconds from now.",
+    {"type": "integer", "minimum": 1},
+    RETRY_AFTER_S,
+)
+_HEADERS = {
+    401: ("WWW-Authenticate", "How to authenticate.", {"type": "string"}, "Bearer"),
+    405: ("Allow", "The methods that the path has.", {"type": "string"}, "GET, HEAD, PUT"),
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
+}
+_EVERYWHERE: Errors = [errors.MethodNotAllowed, errors.MessageTooLarge, errors.Internal, errors.StoreUnavailable]
+"""Their responses are the same for every operation that has them."""
+_GUARDED: Errors = [errors.Unauthenticated, errors.Forbidden]
+"""Those of operations that need a token, where access control is on."""
+
+
+class _Wrong(Answer):
+    """code: What went wrong. Stable: the member for clients to switch on.
+    detail: One sentence for people, which names the field and the value."""
+
+    code = string()
+    detail = string()
+
+
+class BadMessage(_Wrong):
+    """A bad message.
+
+    index: Its place in the batch, counted from 0."""
+
+    index = integer(most=BATCH_MESSAGES_MAX - 1)
+
+
+class Problem(_Wrong):
+    """An error, as a problem of RFC 9457.
+
+    type: The kind of problem, as a URI reference.
+    title: The kind of problem, in words.
+    status: The HTTP status.
+    errors: Every bad message of a batch. `code` and `detail` are those of the first; where some are malformed and
+        others only too large, of the first that is malformed.
+    outcome: The store's answer was lost: what was asked for may have happened. Only where a request writes.
+    correlation_id: The request that has no reply, or, of a 503, that may be sent."""
+
+    type = string(format="uri-reference")
+    title = string()
+    status = integer()
+    errors = Sometimes(array(BadMessage))
+    outcome = Sometimes(string(const="unknown"))
+    correlation_id = Sometimes(CORRELATION_ID)
+
+
+def _problems(operation: Operation) -> Json:
+    """The error responses of an operation, by status. Those to a malformed request stand also where there is nothing to
+    get wrong: a body may come all the same, or a query."""
+    names: Errors = [errors.InvalidName] if {"topic", "group"} & {*operation.path_names} else []
+    malformed: Errors = [errors.UnknownField, errors.InvalidField, *names, errors.InvalidJson]
+    by_status: dict[int, Errors] = {}
+    for error in [*malformed, *(_NAMED[name] for name in operation.existing), *operation.errors]:
+        by_status.setdefault(_status(error), []).append(error)
+    own = {str(status): _response(status, raised) for status, raised in by_status.items()}
+    guarded = _GUARDED if operation.right != "anyone" else []
+    shared = [*(_EVERYWHERE if operation.asks_store or guarded else _EVERYWHERE[:-1]), *guarded]
+    return own | {str(_status(error)): {"$ref": f"#/components/responses/{error.__name__}"} for error in shared}
+
+
+def _status(error: type[DecantError]) -> int:
+    return PROBLEMS[error.__name__][0]
+
+
+def _response(status: int, raised: Errors) -> Json:
+    texts = {error.__name__: described(error)[""] for error in raised}
+    members = {"status": {"const": status}, "code": {"enum": list(texts)}}
+    schema = {"allOf": [{"$ref": "#/components/schemas/Problem"}, {"type": "object", "properties": members}]}
+    response: Json = {
+        "description": "\n\n".join(f"`{code}`: {text}" for code, text in texts.items()),
+        "content": {MEDIA_TYPE: {"schema": schema, "example": problem(raised[0](_DETAILS[status]))}},
+    }
+    if status in _HEADERS:
+        name, text, kind, example = _HEADERS[status]
+        response["headers"] = {name: {"description": text, "required": True, "schema": kind, "example": example}}
+    return response

@@ -1,0 +1,34 @@
+"""All actions of the door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib.core.base.fields import quoted
+from chalicelib.doors.sqs.action import Action
+from chalicelib.doors.sqs.errors import SqsError
+from chalicelib.doors.sqs.move_tasks import MOVE_TASKS
+from chalicelib.doors.sqs.permissions import PERMISSIONS
+from chalicelib.doors.sqs.queues import QUEUES
+from chalicelib.doors.sqs.receiving import RECEIVING
+from chalicelib.doors.sqs.redrive_policies import REDRIVES
+from chalicelib.doors.sqs.sending import SENDING
+from chalicelib.doors.sqs.settling import SETTLING
+
+ACTIONS: Mapping[str, Action] = {
+    **QUEUES,
+    **PERMISSIONS,
+    **REDRIVES,
+    **MOVE_TASKS,
+    **SENDING,
+    **RECEIVING,
+    **SETTLING,
+}
+
+
+def named(name: str, at_queue: bool) -> Action:
+    """The action of this name. `at_queue`: it is asked for at the URL of a queue. Raises SqsError."""
+    action = ACTIONS.get(name)
+    if action is None or (at_queue and action.is_of_account):
+        raise SqsError("InvalidAction", f"The action {quoted(name)[1:-1]} is not valid for this endpoint.")
+    return action

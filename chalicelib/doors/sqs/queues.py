@@ -1,0 +1,263 @@
+"""The actions on queues themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from chalicelib.core.access.callers import is_limited
+from chalicelib.core.base.errors import TopicNotFound
+from chalicelib.core.base.limits import QUEUES_DEFAULT
+from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW
+from chalicelib.core.telemetry.record import note
+from chalicelib.doors.sqs import queue_attributes as attributes
+from chalicelib.doors.sqs import queue_tags, redrive_policies
+from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json, page
+from chalicelib.doors.sqs.errors import SqsError, missing
+from chalicelib.doors.sqs.queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay, own_name
+from chalicelib.doors.sqs.registry import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands, queues_of
+
+QUEUES = Actions()
+
+_ON_QUEUE = {"QueueUrl": TEXT}
+_NAME = re.compile(f"[A-Za-z0-9_-]{{1,{NAME_CHARS_MAX}}}")
+_BAD_NAME = f"Can only include alphanumeric characters, hyphens, or underscores. 1 to {NAME_CHARS_MAX} in length"
+_BAD_FIFO_NAME = (
+    "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo"
+    f" suffix and be 1 to {NAME_CHARS_MAX} in length."
+)
+
+
+# -- made and found ---------------------------------------------------------------------------------------------------
+
+
+@QUEUES.action(
+    "CreateQueue",
+    "admin",
+    {"QueueName": TEXT, "Attributes": TEXT_MAP, "tags": TEXT_MAP},
+    required=("QueueName",),
+    with_topic=True,
+    demands=True,
+    is_of_account=True,
+)
+def create_queue(call: Call) -> Json:
+    name, tags = call.request["QueueName"], call.request.get("tags", {})
+    topic, group = _place(name, tags)
+    call.demand_at(name, topic, group, owns_topic=queue_tags.TOPIC not in tags)
+    given = call.request.get("Attributes", {})
+    values = attributes.parsed(given, _is_fifo(name, given))
+    attributes.demand_together(values)
+    queue_tags.demand_new(tags, name)
+    note(topic=topic, group=group)
+    standing = _existing(call, name) or _made(call, _new(call, name, values, tags), values)
+    if standing:
+        call.demand(standing.queue)
+        _demand_same(standing, values, tags)
+    return {"QueueUrl": call.context.url(name)}
+
+
+def _place(name: str, tags: queue_tags.Tags) -> tuple[str, str]:
+    """The names of the queue's topic and group."""
+    return tags.get(queue_tags.TOPIC, own_name(name)), tags.get(queue_tags.GROUP, own_name(name))
+
+
+def _is_fifo(name: str, given: Mapping[str, str]) -> bool:
+    """Whether the attributes ask for a FIFO queue. Raises SqsError for names that no queue of its kind can have."""
+    kinds = [text.strip() for attribute, text in given.items() if attribute.strip() == attributes.FIFO]
+    if [attributes.flag(attributes.FIFO, text) for text in kinds] != ["true"]:
+        if not _NAME.fullmatch(name):
+            raise SqsError("InvalidParameterValue", _BAD_NAME)
+        return False
+    if not re.fullmatch(NAME_PATTERN, name) or not is_fifo(name):
+        raise SqsError("InvalidParameterValue", _BAD_FIFO_NAME)
+    return True
+
+
+def _new(call: Call, name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
+    topic, group = _place(name, tags)
+    owns_topic = queue_tags.TOPIC not in tags
+    queues = queue_tags.number_of_queues(tags, _queues(name, values))
+    made = {**attributes.new_topic_settings(values), "queues": queues} if owns_topic else None
+    has_delay = keeps_delay(name, owns_topic)
+    redriven = redrive_policies.group_settings(call, name, topic, group, values.get(redrive_policies.REDRIVE))
+    return NewQueue(
+        name,
+        topic,
+        made,
+        group,
+        {**attributes.group_settings(values, has_delay), **queue_tags.group_settings(tags), **redriven},
+        _kept(attributes.of_record(values, has_delay)),
+        tags,
+        EARLIEST if owns_topic else tags.get(queue_tags.START, LATEST),
+    )
+
+
+def _queues(name: str, values: attributes.Values) -> int:
+    """How many queues the topic gets by default. Messages without an order among them need no single one."""
+    is_single = is_fifo(name) and values.get(attributes.THROUGHPUT) != attributes.PER_GROUP
+    return 1 if is_single else QUEUES_DEFAULT
+
+
+def _kept(values: Mapping[str, str]) -> dict[str, str]:
+    """Without those that are taken away."""
+    return {name: text for name, text in values.items() if text}
+
+
+def _existing(call: Call, name: str) -> Standing | None:
+    try:
+        return queues_of(call.service).current(name)
+    except QueueGone:
+        return None
+
+
+def _made(call: Call, wanted: NewQueue, values: attributes.Values) -> Standing | None:
+    """The queue that stood before. Raises SqsError."""
+    try:
+        if wanted.topic_settings is None:
+            attributes.demand_subscribed(values, call.service.env.catalogue.current_topic(wanted.topic))
+        return queues_of(call.service).make(wanted)
+    except TopicStands:
+        reads = f"With tag {queue_tags.TOPIC}={wanted.topic} a queue reads it."
+        raise SqsError("QueueNameExists", f"A topic '{wanted.topic}' exists that is not the queue's. {reads}") from None
+    except TopicNotFound:
+        raise queue_tags.invalid(queue_tags.TOPIC, wanted.topic, "There is no such topic.") from None
+    except GroupUnfit as unfit:
+        raise queue_tags.invalid(queue_tags.GROUP, wanted.group, f"{unfit}.") from None
+
+
+def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags.Tags) -> None:
+    """Raises SqsError if the queue that stands is another than the one that was asked for."""
+    queue_tags.demand_same(tags, standing.queue.tags)
+    existing = attributes.settable(standing)
+    for name, text in values.items():
+        if not attributes.are_same(name, text, existing.get(name, "")):
+            about = f"the same name and a different value for attribute {name}"
+            raise SqsError("QueueNameExists", f"A queue already exists with {about}")
+
+
+@QUEUES.action(
+    "GetQueueUrl", "read", {"QueueName": TEXT, "QueueOwnerAWSAccountId": TEXT}, required=("QueueName",), demands=True
+)
+def get_queue_url(call: Call) -> Json:
+    name = call.request["QueueName"]
+    try:
+        call.demand(queues_of(call.service).named(name))
+    except QueueGone:
+        call.demand_absent(name)
+        raise
+    return {"QueueUrl": call.context.url(name)}
+
+
+@QUEUES.action(
+    "ListQueues",
+    "read",
+    {"QueueNamePrefix": TEXT, "MaxResults": INTEGER, "NextToken": TEXT},
+    demands=True,
+    is_of_account=True,
+)
+def list_queues(call: Call) -> Json:
+    call.demand_anywhere()
+    prefix, is_wanted = call.request.get("QueueNamePrefix") or "", call.is_shown if is_limited() else None
+    urls, rest = page(call, prefix, is_wanted)
+    return {"QueueUrls": urls, "NextToken": rest}
+
+
+# -- ended ------------------------------------------------------------------------------------------------------------
+
+
+@QUEUES.action("DeleteQueue", "admin", _ON_QUEUE, with_topic=True)
+def delete_queue(call: Call) -> Json:
+    queues_of(call.service).delete(call.queue.name, call.demand)
+    return {}
+
+
+@QUEUES.action("PurgeQueue", "admin", _ON_QUEUE)
+def purge_queue(call: Call) -> Json:
+    standing = call.current()
+    call.service.admin.groups.reset(standing.topic, standing.group.name, NOW)
+    queues_of(call.service).forget(standing.queue.name)  # sends count its purges
+    return {}
+
+
+# -- attributes -------------------------------------------------------------------------------------------------------
+
+
+@QUEUES.action("GetQueueAttributes", "read", {**_ON_QUEUE, "AttributeNames": TEXTS})
+def get_queue_attributes(call: Call) -> Json:
+    standing = call.current()
+    names = attributes.wanted(call.request.get("AttributeNames", []), call.standing.queue.is_fifo)
+    known = {
+        **attributes.visible(standing),
+        **attributes.read_only(standing, call.context.arn(call.queue.name)),
+        **(_counts(call, standing) if names & {*attributes.COUNTS} else {}),
+    }
+    if redrive_policies.REDRIVE in known:
+        known[redrive_policies.REDRIVE] = redrive_policies.shown(call, known[redrive_policies.REDRIVE])
+    return {"Attributes": {name: text for name, text in known.items() if name in names}}
+
+
+def _counts(call: Call, standing: Standing) -> dict[str, str]:
+    topic, service = standing.topic, call.service
+    details = service.admin.groups.details(topic, standing.group.name)
+    return attributes.counts(details, service.delays.messages.counts(topic, purged_at_ms=details.group.purged_at_ms))
+
+
+@QUEUES.action(
+    "SetQueueAttributes",
+    "admin",
+    {**_ON_QUEUE, "Attributes": TEXT_MAP},
+    required=("Attributes",),
+    with_topic=True,
+)
+def set_queue_attributes(call: Call) -> Json:
+    if not call.request["Attributes"]:
+        raise missing("Attributes")
+    values = attributes.parsed(call.request["Attributes"], call.queue.is_fifo)
+
+    def change(standing: Standing) -> Change:
+        queue, group, topic = standing.queue, standing.group, standing.topic
+        if not queue.owns_topic:
+            attributes.demand_subscribed(values, topic)
+        held = _kept({**queue.attributes, **attributes.of_record(values, queue.keeps_delay)})
+        attributes.demand_together(held)
+        policy = values.get(redrive_policies.REDRIVE)
+        redriven = redrive_policies.group_settings(call, queue.name, topic.name, group.name, policy)
+        new_group = _new_ones({**attributes.group_settings(values, queue.keeps_delay), **redriven}, group)
+        return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
+
+    call.change(change)
+    return {}
+
+
+def _new_ones(settings: Mapping[str, Any], existing: object) -> dict[str, Any]:
+    """The settings that differ from those of the topic or the group."""
+    return {name: value for name, value in settings.items() if getattr(existing, name) != value}
+
+
+# -- tags -------------------------------------------------------------------------------------------------------------
+
+
+@QUEUES.action("TagQueue", "admin", {**_ON_QUEUE, "Tags": TEXT_MAP}, required=("Tags",))
+def tag_queue(call: Call) -> Json:
+    return _retagged(call, lambda queue: queue_tags.added(queue.tags, call.request["Tags"], queue.name))
+
+
+@QUEUES.action("UntagQueue", "admin", {**_ON_QUEUE, "TagKeys": TEXTS}, required=("TagKeys",))
+def untag_queue(call: Call) -> Json:
+    return _retagged(call, lambda queue: queue_tags.without(queue.tags, call.request["TagKeys"]))
+
+
+def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Json:
+    def change(standing: Standing) -> Change:
+        queue = standing.queue
+        tags = new_tags(queue)
+        return Change(queue.attributes, tags, queue_tags.group_settings(tags, queue.tags), {})
+
+    call.change(change)
+    return {}
+
+
+@QUEUES.action("ListQueueTags", "read", _ON_QUEUE)
+def list_queue_tags(call: Call) -> Json:
+    return {"Tags": call.current().queue.tags}

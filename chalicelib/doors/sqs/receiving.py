@@ -1,0 +1,190 @@
+"""Receiving messages: `ReceiveMessage`."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from chalicelib.core.base.errors import GroupNotFound
+from chalicelib.core.base.limits import MESSAGE_JSON_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, MIB, SECOND_MS
+from chalicelib.core.base.message import Message, Stored, parse_delayed_id, parse_message_id
+from chalicelib.core.base.response_size import Space
+from chalicelib.core.consuming.delivery import Delivery
+from chalicelib.core.consuming.pop import Unsuitable
+from chalicelib.core.consuming.request import Pop
+from chalicelib.core.consuming.taker import Popped
+from chalicelib.core.dead_letters.move import ID, SENT, SOURCE, received_before
+from chalicelib.doors.sqs import messages
+from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXTS, Actions, Call, Json
+from chalicelib.doors.sqs.errors import SqsError, bad_value
+from chalicelib.doors.sqs.messages import ENCODING, Attribute, Attributes, uuid_of
+from chalicelib.doors.sqs.queue import NAME_PATTERN
+from chalicelib.doors.sqs.queue_attributes import VISIBILITY_SECONDS_MAX, WAIT, WAIT_SECONDS_MAX, number
+from chalicelib.doors.sqs.sending import (
+    DEDUPLICATION,
+    GROUP,
+    SENDER,
+    TRACE,
+    TRACE_HEADER,
+    demand_id,
+    sequence_number,
+)
+from chalicelib.doors.xml_text import body_text
+
+RECEIVING = Actions()
+
+MESSAGES_MAX = 10
+TEXT_BYTES_MAX = MIB
+"""Bodies up to this size fit into an answer in any encoding."""
+_ATTEMPT_ID = "ReceiveRequestAttemptId"
+
+
+@RECEIVING.action(
+    "ReceiveMessage",
+    "consume",
+    {
+        "QueueUrl": TEXT,
+        "MaxNumberOfMessages": INTEGER,
+        "VisibilityTimeout": INTEGER,
+        "WaitTimeSeconds": INTEGER,
+        "AttributeNames": TEXTS,
+        "MessageSystemAttributeNames": TEXTS,
+        "MessageAttributeNames": TEXTS,
+        _ATTEMPT_ID: TEXT,
+    },
+)
+def receive_message(call: Call) -> Json:
+    asked = _asked(call)
+    popped = _popped(call, replace(asked, space=_space(call)))
+    is_short = not asked.wait_ms  # a long poll has waited for room, and is empty without it
+    is_over = popped.is_limited and not popped.deliveries and popped.retry_after_ms is None
+    if is_over and is_short and not call.queue.is_fifo:
+        raise SqsError("OverLimit", "Too many messages of the queue are in flight: delete some first.")
+    wanted = {*call.request.get("AttributeNames", ()), *call.request.get("MessageSystemAttributeNames", ())}
+    return {"Messages": [_received(call, delivery, wanted) for delivery in popped.deliveries]}
+
+
+def _popped(call: Call, asked: Pop) -> Popped:
+    """Raises GroupNotFound also where another group has the name now."""
+    queue = call.queue
+    try:
+        return call.service.consuming.pop(call.topic, queue.group, asked, lambda group: group.id == queue.group_id)
+    except Unsuitable:
+        raise GroupNotFound(f"group '{queue.group}' was made again") from None
+
+
+def _asked(call: Call) -> Pop:
+    """What the request wants of a pop."""
+    given = call.request
+    count, seconds = given.get("MaxNumberOfMessages", 1), given.get("VisibilityTimeout")
+    wait_seconds = given.get("WaitTimeSeconds", number(call.queue, WAIT))
+    if not 1 <= count <= MESSAGES_MAX:
+        raise bad_value(count, "MaxNumberOfMessages", f"Must be between 1 and {MESSAGES_MAX}, if provided.")
+    if seconds is not None and not 0 <= seconds <= VISIBILITY_SECONDS_MAX:
+        raise bad_value(seconds, "VisibilityTimeout", f"Must be between 0 and {VISIBILITY_SECONDS_MAX}, if provided.")
+    if not 0 <= wait_seconds <= WAIT_SECONDS_MAX:
+        raise bad_value(wait_seconds, "WaitTimeSeconds", f"Must be >= 0 and <= {WAIT_SECONDS_MAX}, if provided.")
+    invisible_ms = None if seconds is None else seconds * SECOND_MS
+    waits = {"max_messages": count, "invisible_ms": invisible_ms, "wait_ms": wait_seconds * SECOND_MS}
+    return Pop(**waits, attempt_id=_attempt_id(call), fill=True, notes_first=True)
+
+
+def _attempt_id(call: Call) -> str | None:
+    if _ATTEMPT_ID not in call.request:
+        return None
+    if not call.queue.is_fifo:
+        reason = "The request include parameter that is not valid for this queue type."
+        raise bad_value(call.request[_ATTEMPT_ID], _ATTEMPT_ID, reason)
+    return demand_id(call.request, _ATTEMPT_ID)
+
+
+def _space(call: Call) -> Space:
+    """What an answer in the encoding of the request can hold."""
+
+    def measure(message: Message) -> int:
+        body, attributes = _content(call, message)
+        return call.carrier.weigh(_sent(body, attributes))
+
+    return Space(measure=measure, growth=call.carrier.growth)
+
+
+def _sent(body: str, attributes: Attributes) -> Json:
+    """What the sender of a message gave, as it is shown."""
+    shown = {name: each.as_json() for name, each in attributes.items()}
+    return {"Body": body, **_if_any("MessageAttributes", shown)}
+
+
+def _content(call: Call, message: Message) -> tuple[str, Attributes]:
+    """The body, in base64 if it cannot go out as text, and those of the attributes that the request asks for. One of
+    them then says so."""
+    patterns = call.request.get("MessageAttributeNames", ())
+    body, is_encoded = body_text(message)
+    attributes = messages.of_message(message)
+    if not is_encoded and len(body) > TEXT_BYTES_MAX:
+        chosen = messages.selected(attributes, patterns)
+        is_encoded = call.carrier.weigh(_sent(body, chosen)) > MESSAGE_JSON_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
+    if is_encoded:
+        body, attributes[ENCODING] = base64.b64encode(message.body).decode(), Attribute("String", "base64")
+    return body, messages.selected(attributes, patterns)
+
+
+def _received(call: Call, delivery: Delivery, wanted: Collection[str]) -> Json:
+    body, attributes = _content(call, delivery.stored.message)
+    digest = {"MD5OfMessageAttributes": messages.md5_of(attributes)} if attributes else {}
+    return {
+        "MessageId": _message_id(delivery.stored),
+        "ReceiptHandle": delivery.receipt,
+        "MD5OfBody": messages.md5_of_body(body),
+        **_sent(body, attributes),
+        **_if_any("Attributes", _system_attributes(call, delivery, wanted)),
+        **digest,
+    }
+
+
+def _if_any(name: str, values: Json) -> Json:
+    return {name: values} if values else {}
+
+
+def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) -> Json:
+    stored, properties = delivery.stored, delivery.stored.message.properties
+    known = {
+        "SenderId": properties.get(SENDER) or call.context.account,
+        "SentTimestamp": _first_sent(properties) or str(stored.message.sent_at_ms or stored.stored_at_ms),
+        "ApproximateReceiveCount": str(delivery.attempt + received_before(stored.message)),
+        "DeadLetterQueueSourceArn": _source_arn(call, properties.get(SOURCE, "")),
+        "ApproximateFirstReceiveTimestamp": str(delivery.first_at_ms),
+        "MessageGroupId": properties.get(GROUP),
+        **(_of_fifo(delivery) if call.queue.is_fifo else {}),
+        TRACE_HEADER: properties.get(TRACE),
+    }
+    return {name: value for name, value in known.items() if value and ("All" in wanted or name in wanted)}
+
+
+def _message_id(stored: Stored) -> str:
+    """A dead letter keeps its first one."""
+    first = stored.message.properties.get(ID, "")
+    is_id = parse_message_id(first) or parse_delayed_id(first)
+    return uuid_of(first if is_id else stored.message_id)
+
+
+def _source_arn(call: Call, source: str) -> str | None:
+    """None: it is not from a queue."""
+    return call.context.arn(source) if re.fullmatch(NAME_PATTERN, source) else None
+
+
+def _first_sent(properties: Mapping[str, str]) -> str | None:
+    """When a dead letter was sent first."""
+    text = properties.get(SENT, "")
+    return text if re.fullmatch("[0-9]{1,15}", text) else None
+
+
+def _of_fifo(delivery: Delivery) -> Json:
+    """A message without a key is a group of its own."""
+    stored = delivery.stored
+    return {
+        "MessageGroupId": stored.message.key or uuid_of(stored.message_id),
+        "MessageDeduplicationId": stored.message.properties.get(DEDUPLICATION),
+        "SequenceNumber": sequence_number(stored.queue, stored.offset),
+    }
