@@ -11,10 +11,9 @@ from dataclasses import field, replace
 from enum import Enum
 
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, required, string
 from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.base.records import mutable, record
-from chalicelib.core.base.schema import string
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor, Standing

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, required, string
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import string
 from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import BY_MESSAGE, BY_RECEIPT, ENDLESS, Group

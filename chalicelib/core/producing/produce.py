@@ -20,9 +20,8 @@ from chalicelib.core.log.segment import Entry
 from chalicelib.core.producing.dedup import Deduplication
 from chalicelib.core.producing.group_commit import GroupCommit, Written
 from chalicelib.core.producing.hooks import SendHooks
-from chalicelib.core.producing.key_hash import queue_of_key
 from chalicelib.core.producing.new_message import Sending, parse_batch, parse_for_transaction
-from chalicelib.core.producing.queue_choice import QueueChoice
+from chalicelib.core.producing.queue_choice import QueueChoice, queue_of_key
 from chalicelib.core.table.writes import Item
 from chalicelib.core.telemetry.record import count
 from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
