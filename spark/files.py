@@ -28,7 +28,7 @@ TEMPORARY = ".new-"
 """The prefix of files that `create` has not finished."""
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file in a folder. `name`: its path below the folder."""
 
     name: str
@@ -112,12 +112,12 @@ class Place:
         listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return {info.base_name for info in listed if info.type == fs.FileType.Directory}
 
-    def files(self) -> Iterator[Found]:
+    def files(self) -> Iterator[FoundFile]:
         """The files in this folder, at any depth; none if it does not exist."""
         files, path = self.located()
         for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
             if info.type == fs.FileType.File:
-                yield Found(info.path.removeprefix(path).lstrip("/"), info.mtime)
+                yield FoundFile(info.path.removeprefix(path).lstrip("/"), info.mtime)
 
     def is_folder(self) -> bool:
         """Whether there is such a folder; in S3, whether anything lies in it."""

@@ -12,7 +12,7 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
-    from chalicelib.core.reading.trace import Standing
+    from chalicelib.core.reading.trace import MessageState
 
 TRACES = Family("Traces", __doc__)
 
@@ -95,7 +95,7 @@ def get_trace(service: Service, topic: Topic, message_id: str) -> Json:
     return {**place, "stored_at_ms": stored.stored_at_ms, **about, "groups": groups}
 
 
-def _standing(standing: Standing) -> Json:
+def _standing(standing: MessageState) -> Json:
     lease, letter = standing.lease, standing.letter
     events = [
         {

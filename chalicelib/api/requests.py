@@ -19,7 +19,7 @@ from chalicelib.core.telemetry.trace_context import HEADERS
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
-    from chalicelib.core.requests.asking import Reply as Replied
+    from chalicelib.core.requests.asking import ReceivedReply as Replied
 
 REQUESTS = Family("Requests", __doc__)
 

@@ -21,7 +21,7 @@ _FAILURES = "batchItemFailures"
 
 
 @record
-class Failed:
+class FailedMessage:
     """Why a message is nacked. `delay_ms`: when it is delivered again; None: by the group's backoff."""
 
     reason: str
@@ -29,33 +29,33 @@ class Failed:
 
 
 @record
-class Outcome:
+class CallOutcome:
     """`failed`: by message id; the others are acked. `is_gone`: the consumer no longer exists. `has_failed`: the call
     failed, and so did all its messages. `retry_after_ms`: the wait that the consumer asks for."""
 
-    failed: Mapping[str, Failed] = field(default_factory=dict)
+    failed: Mapping[str, FailedMessage] = field(default_factory=dict)
     is_gone: bool = False
     has_failed: bool = False
     retry_after_ms: int | None = None
 
 
-def judge(answer: Answer, message_ids: Sequence[str], now: int) -> Outcome:
+def judge(answer: ConsumerResponse, message_ids: Sequence[str], now: int) -> CallOutcome:
     """A 2xx acks all messages except those that its body reports. A 410 nacks none. Any other response, none, or an
     invalid report nacks all of them."""
     if answer.status == GONE:
-        return Outcome(is_gone=True)
+        return CallOutcome(is_gone=True)
     reason = answer.trouble or f"status {answer.status}"
     if answer.status is not None and 200 <= answer.status < 300:
         try:
-            return Outcome(_reported(answer.body, message_ids))
+            return CallOutcome(_reported(answer.body, message_ids))
         except ValueError as wrong:
             reason = f"status {answer.status}, but {wrong}"
     delay_ms = retry_after_ms(answer.retry_after, now)
-    failed = Failed(reason[:REASON_CHARS_MAX], delay_ms)
-    return Outcome(dict.fromkeys(message_ids, failed), has_failed=True, retry_after_ms=delay_ms)
+    failed = FailedMessage(reason[:REASON_CHARS_MAX], delay_ms)
+    return CallOutcome(dict.fromkeys(message_ids, failed), has_failed=True, retry_after_ms=delay_ms)
 
 
-def _reported(body: bytes, message_ids: Sequence[str]) -> dict[str, Failed]:
+def _reported(body: bytes, message_ids: Sequence[str]) -> dict[str, FailedMessage]:
     """The messages that failed. Raises ValueError, since acking a message that failed would lose it. A body without a
     report may be anything, but JSON may spell the report's name with escapes."""
     if _FAILURES.encode() not in body and b"\\u" not in body:
@@ -75,7 +75,7 @@ def _reported(body: bytes, message_ids: Sequence[str]) -> dict[str, Failed]:
     return dict(_failure(report, known) for report in reports)
 
 
-def _failure(report: Any, message_ids: Collection[str]) -> tuple[str, Failed]:
+def _failure(report: Any, message_ids: Collection[str]) -> tuple[str, FailedMessage]:
     known = report if isinstance(report, dict) else {}
     message_id, reason, delay_ms = known.get("itemIdentifier"), known.get("reason"), known.get("delay_ms")
     if not isinstance(message_id, str) or message_id not in message_ids:
@@ -84,7 +84,7 @@ def _failure(report: Any, message_ids: Collection[str]) -> tuple[str, Failed]:
         raise ValueError(f"a 'reason' in {_FAILURES} is {shown(reason)}, not text")
     if delay_ms is not None and not (type(delay_ms) is int and 0 <= delay_ms <= NACK_DELAY_MS_MAX):
         raise ValueError(f"a 'delay_ms' in {_FAILURES} is {shown(delay_ms)}, not from 0 to {NACK_DELAY_MS_MAX}")
-    return message_id, Failed((reason or "")[:REASON_CHARS_MAX], delay_ms)
+    return message_id, FailedMessage((reason or "")[:REASON_CHARS_MAX], delay_ms)
 
 
 def retry_after_ms(header: str | None, now: int) -> int | None:
@@ -104,7 +104,7 @@ ANSWER_BYTES_MAX = MIB
 
 
 @record
-class Answer:
+class ConsumerResponse:
     """The response of a consumer. `status`: of HTTP; 200 for a function that returns. None: there was no response, and
     `trouble` says why. `retry_after`: the header."""
 
@@ -114,7 +114,7 @@ class Answer:
     trouble: str = ""
 
     @classmethod
-    def missing(cls, trouble: str) -> Answer:
+    def missing(cls, trouble: str) -> ConsumerResponse:
         return cls(None, trouble=trouble)
 
 
@@ -141,10 +141,10 @@ class Threads:
             thread.join()
 
 
-Post = Callable[[str, Mapping[str, str], bytes, int], Answer]
+Post = Callable[[str, Mapping[str, str], bytes, int], ConsumerResponse]
 """Takes a URL, headers, a body and a time-out in ms."""
 
-Invoke = Callable[[str, bytes, int], Answer]
+Invoke = Callable[[str, bytes, int], ConsumerResponse]
 """Takes a function's name or ARN, a payload and a time-out in ms."""
 
 Wake = Callable[[str, bool], None]
@@ -164,8 +164,8 @@ class Outside:
     allows_loopback: bool = False
 
 
-def _unreachable(*_call: object) -> Answer:
-    return Answer.missing("this instance calls no consumers")
+def _unreachable(*_call: object) -> ConsumerResponse:
+    return ConsumerResponse.missing("this instance calls no consumers")
 
 
 NOWHERE = Outside(post=_unreachable, invoke=_unreachable, wake=lambda _topic_name, _is_staying: None)

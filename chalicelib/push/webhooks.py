@@ -25,8 +25,8 @@ from chalicelib.core.base.fields import Label
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.push import Push, split_url
-from chalicelib.push.courier import LeftS, Wire
-from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
+from chalicelib.push.courier import DeadlineSocket, LeftS
+from chalicelib.push.outside import ANSWER_BYTES_MAX, ConsumerResponse
 
 # The tables are of this module, since `is_global` differs from one version of Python to the next. They follow
 # https://www.iana.org/assignments/iana-ipv4-special-registry and .../iana-ipv6-special-registry, as of October 2025.
@@ -193,30 +193,30 @@ class Webhooks:
     def __init__(self, runtime: Runtime, allows_loopback: bool = False, resolve: Resolve = resolved) -> None:
         self._runtime, self._allows_loopback, self._names = runtime, allows_loopback, Names(resolve)
 
-    def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_ms: int) -> Answer:
+    def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_ms: int) -> ConsumerResponse:
         """Never raises."""
         until_ms = self._runtime.uptime() + timeout_ms
         try:
             answer = self._posted(url, headers, body, partial(self._left_s, until_ms))
         except (OSError, HTTPException, ValueError) as error:
-            answer = Answer.missing(f"no answer: {type(error).__name__}: {error}")
+            answer = ConsumerResponse.missing(f"no answer: {type(error).__name__}: {error}")
         if self._runtime.uptime() >= until_ms:
-            return Answer.missing(f"no answer within {timeout_ms} ms")
+            return ConsumerResponse.missing(f"no answer within {timeout_ms} ms")
         return answer
 
-    def _posted(self, url: str, headers: Mapping[str, str], body: bytes, left_s: LeftS) -> Answer:
+    def _posted(self, url: str, headers: Mapping[str, str], body: bytes, left_s: LeftS) -> ConsumerResponse:
         parts = split_url(url, Label("push.url"))
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         if parts.scheme != "https" and not self._allows_loopback:
-            return Answer.missing("refused: the URL is not https")
+            return ConsumerResponse.missing("refused: the URL is not https")
         addresses = list(dict.fromkeys(self._names.addresses(host, port, left_s)))
         for address in addresses:
             if not is_allowed(address, self._allows_loopback):
-                return Answer.missing(f"refused: {host} has the address {address}, which is not public")
+                return ConsumerResponse.missing(f"refused: {host} has the address {address}, which is not public")
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         with self._connected((parts.scheme, host, port), addresses, left_s) as connected:
             connection: Any = HTTPConnection(host, port)
-            connection.sock = Wire(connected, left_s)
+            connection.sock = DeadlineSocket(connected, left_s)
             connection.request("POST", target, body, {"host": parts.netloc, **headers})
             return _answer(connection)
 
@@ -256,11 +256,11 @@ class Webhooks:
         return left_ms / SECOND_MS
 
 
-def _answer(connection: HTTPConnection) -> Answer:
+def _answer(connection: HTTPConnection) -> ConsumerResponse:
     response = connection.getresponse()
     content = response.read(ANSWER_BYTES_MAX + 1)
     if len(content) > ANSWER_BYTES_MAX:
-        return Answer.missing(f"status {response.status}, and more than {ANSWER_BYTES_MAX} bytes")
+        return ConsumerResponse.missing(f"status {response.status}, and more than {ANSWER_BYTES_MAX} bytes")
     if response.length:  # of the bytes announced, as many never came
         raise IncompleteRead(content, response.length)
-    return Answer(response.status, content, response.headers.get("retry-after"))
+    return ConsumerResponse(response.status, content, response.headers.get("retry-after"))

@@ -36,8 +36,8 @@ PACKED = bytes.fromhex("01a3185c5000") + b"message1" + bytes.fromhex("01a3185c50
 RECORD = dedup.Record(NOW, ENTRY, 1, 2, 40, True, NOW + 9)
 UNDECIDED = Undecided(PLAIN, (None, 3), 1_000, NOW + 60_000, NOW + 1_000, 0)
 REQUEST = Correlation("topic-id", "orders", NOW, 3_000, b"12345678")
-SLOT = slots.Slot(keys.push_slot("tid", "gid", 1), 1, "token", NOW + 5_000)
-PAUSE = slots.Pause(keys.push_pause("tid", "gid"), 2, NOW)
+SLOT = slots.PushSlot(keys.push_slot("tid", "gid", 1), 1, "token", NOW + 5_000)
+PAUSE = slots.PushPause(keys.push_pause("tid", "gid"), 2, NOW)
 REPLIER = correlation.Replier("workers", 1, 2, 3, NOW - 4)
 KIB_FULL = 700
 
@@ -216,14 +216,14 @@ def test_slots_and_pauses() -> None:
         ]
     failed = {"failures": 3, "until": NOW + 7_000, "ttl": 1_800_000_007 + DAY_S}
     assert made(PAUSE.failed(7_000, NOW), {"failures": 2}) == failed
-    assert made(slots.Pause(PAUSE.key).failed(7_000, NOW)) == {**failed, "failures": 1}
+    assert made(slots.PushPause(PAUSE.key).failed(7_000, NOW)) == {**failed, "failures": 1}
     assert not allows(PAUSE.failed(7_000, NOW), {"failures": 3})
-    assert not allows(slots.Pause(PAUSE.key).failed(7_000, NOW), {"failures": 1})
+    assert not allows(slots.PushPause(PAUSE.key).failed(7_000, NOW), {"failures": 1})
     assert made(PAUSE.over(), {"failures": 2}) is None
     assert not allows(PAUSE.over(), {"failures": 3})
-    assert slots.Pause.of(PAUSE.key, {"failures": 2, "until": NOW}) == PAUSE
-    assert slots.Pause.of(PAUSE.key, None) == slots.Pause(PAUSE.key)
-    assert [slots.Pause(PAUSE.key, 1, NOW).holds(NOW - ms) for ms in (0, 1)] == [False, True]
+    assert slots.PushPause.of(PAUSE.key, {"failures": 2, "until": NOW}) == PAUSE
+    assert slots.PushPause.of(PAUSE.key, None) == slots.PushPause(PAUSE.key)
+    assert [slots.PushPause(PAUSE.key, 1, NOW).holds(NOW - ms) for ms in (0, 1)] == [False, True]
 
 
 def test_ids_of_requests() -> None:

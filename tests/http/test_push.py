@@ -17,7 +17,7 @@ from chalicelib.core.consuming import claim
 from chalicelib.core.table.writes import Item, Write
 from chalicelib.push.courier import Courier
 from chalicelib.push.dispatcher import RUN_MS
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from tests.http.test_metrics import Scrape
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
@@ -210,8 +210,8 @@ def test_an_answer_in_the_two_hundreds_acks_all(topic: Topic, group: Group, cons
     topic.produce(*map(str, range(25)))
     group.change(push={"url": URL, "batch": 5})
     consumer.answers = [
-        *(Answer(200, b"thanks"), Answer(204), Answer(299, b'{"batchItemFailures": []}')),
-        *(Answer(200, b'["batchItemFailures"]'), Answer(200, b'{"has": "no batchItemFailures"}')),
+        *(ConsumerResponse(200, b"thanks"), ConsumerResponse(204), ConsumerResponse(299, b'{"batchItemFailures": []}')),
+        *(ConsumerResponse(200, b'["batchItemFailures"]'), ConsumerResponse(200, b'{"has": "no batchItemFailures"}')),
     ]
     run(group)
     assert [len(batch) for batch in consumer.bodies] == [5] * 5
@@ -234,20 +234,23 @@ def test_a_function_gets_the_same_and_acks_by_returning(topic: Topic, consumer: 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer(500, b"oops"), "status 500"),
-        (Answer(300), "status 300"),
-        (Answer(199), "status 199"),
-        (Answer.missing("no answer within 10000 ms"), "no answer within 10000 ms"),
-        (Answer(200, b'{"batchItemFailures": 1}'), "status 200, but batchItemFailures is 1, not a list"),
-        (Answer(200, b'{"batchItemFailures": ['), "status 200, but its body with batchItemFailures is not JSON"),
+        (ConsumerResponse(500, b"oops"), "status 500"),
+        (ConsumerResponse(300), "status 300"),
+        (ConsumerResponse(199), "status 199"),
+        (ConsumerResponse.missing("no answer within 10000 ms"), "no answer within 10000 ms"),
+        (ConsumerResponse(200, b'{"batchItemFailures": 1}'), "status 200, but batchItemFailures is 1, not a list"),
+        (
+            ConsumerResponse(200, b'{"batchItemFailures": ['),
+            "status 200, but its body with batchItemFailures is not JSON",
+        ),
         (failing({"itemIdentifier": "other"}), "names no message of the call"),
         (failing({"itemIdentifier": ""}), "names no message of the call"),
         (failing({"messageId": "other"}), "names no message of the call"),
-        (Answer(200, b'{"batchItemFailures": ["a"]}'), "names no message of the call"),
+        (ConsumerResponse(200, b'{"batchItemFailures": ["a"]}'), "names no message of the call"),
     ],
 )
 def test_any_other_answer_nacks_all_with_its_reason(
-    topic: Topic, group: Group, consumer: Consumer, answer: Answer, reason: str
+    topic: Topic, group: Group, consumer: Consumer, answer: ConsumerResponse, reason: str
 ) -> None:
     group.change(max_attempts=1)
     topic.produce("a", "b")
@@ -297,7 +300,7 @@ def test_a_report_that_cannot_be_understood_is_a_failed_call(
     group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000], max_attempts=2)
     first, _ = topic.produce("a", "b")
     report = report.replace(b"{}", first["message_id"].encode())
-    consumer.otherwise = Answer(200, b'{"batchItemFailures": %b}' % report)
+    consumer.otherwise = ConsumerResponse(200, b'{"batchItemFailures": %b}' % report)
     run(group)
     assert [call.messages[0]["attempt"] for call in consumer.calls] == [1, 2]
     assert clock.now() >= START_MS + 5_000
@@ -310,7 +313,7 @@ def test_a_report_whose_name_is_spelled_with_escapes_counts(topic: Topic, group:
     group.change(max_attempts=1)
     first, _ = topic.produce("a", "b")
     spelled = b'{"batch\\u0049temFailures": [{"itemIdentifier": "%b"}]}' % first["message_id"].encode()
-    consumer.answers = [Answer(200, spelled)]
+    consumer.answers = [ConsumerResponse(200, spelled)]
     run(group)
     assert bodies(topic.client.get(f"{group.path}/dead").json["messages"]) == ["a"]
 
@@ -318,7 +321,7 @@ def test_a_report_whose_name_is_spelled_with_escapes_counts(topic: Topic, group:
 def test_a_nacked_message_waits_for_the_backoff_of_its_group(topic: Topic, consumer: Consumer, clock: Clock) -> None:
     group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000])
     topic.produce("a")
-    consumer.answers = [Answer(500)]
+    consumer.answers = [ConsumerResponse(500)]
     run(group)
     assert [call.messages[0]["attempt"] for call in consumer.calls] == [1, 2]
     assert clock.now() >= START_MS + 5_000
@@ -368,7 +371,7 @@ def test_a_report_during_trouble_with_the_store_loses_nothing(
 ) -> None:
     _, b = topic.produce("a", "b")
 
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         consumer.react, store.before = None, refusing_a_write(store)
         return failing({"itemIdentifier": b["message_id"]})
 
@@ -386,7 +389,7 @@ def test_what_a_call_has_acked_is_settled_though_the_next_pop_fails(
     group.change(push={"url": URL, "batch": 1})
     topic.produce("a", "b")
 
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         store.before = refusing_a_write(store)
         return OK
 
@@ -432,9 +435,9 @@ def test_a_retry_after_delays_the_next_call(
     topic.produce("a", "b")
     at: list[int] = []
 
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         at.append(clock.now() - START_MS)
-        return OK if at[1:] else Answer(503, retry_after=header)
+        return OK if at[1:] else ConsumerResponse(503, retry_after=header)
 
     consumer.react = answer
     run(group)
@@ -445,7 +448,7 @@ def test_a_410_pauses_the_group_and_counts_no_attempt(
     store: TroubledStore, topic: Topic, group: Group, consumer: Consumer
 ) -> None:
     topic.produce("a", "b")
-    consumer.answers = [Answer(410)]
+    consumer.answers = [ConsumerResponse(410)]
     run(group)
     assert (group.progress()["paused"], group.totals()) == (True, (2, 0, 0, 0))
     before = store.meter.write_units
@@ -458,10 +461,10 @@ def test_a_410_pauses_the_group_and_counts_no_attempt(
 
 
 def test_a_410_of_an_old_url_does_not_pause_a_new_one(topic: Topic, group: Group, consumer: Consumer) -> None:
-    def moved(_call: Any) -> Answer:
+    def moved(_call: Any) -> ConsumerResponse:
         consumer.react = None
         group.change(push={"url": "https://new.example/"})
-        return Answer(410)
+        return ConsumerResponse(410)
 
     topic.produce("a")
     consumer.react = moved
@@ -473,11 +476,11 @@ def test_a_410_of_an_old_url_does_not_pause_a_new_one(topic: Topic, group: Group
 def test_a_410_does_not_pause_a_group_that_is_made_again_meanwhile(
     topic: Topic, group: Group, consumer: Consumer
 ) -> None:
-    def made_again(_call: Call) -> Answer:
+    def made_again(_call: Call) -> ConsumerResponse:
         consumer.react = None
         group.delete()
         topic.group("billing", push={"url": URL})
-        return Answer(410)
+        return ConsumerResponse(410)
 
     topic.produce("a")
     consumer.react = made_again
@@ -486,7 +489,7 @@ def test_a_410_does_not_pause_a_group_that_is_made_again_meanwhile(
 
 
 def test_the_next_call_goes_by_a_push_that_is_new(topic: Topic, group: Group, consumer: Consumer) -> None:
-    def changed(_call: Call) -> Answer:
+    def changed(_call: Call) -> ConsumerResponse:
         consumer.react = None
         group.change(push={"url": URL, "batch": 1})
         topic.produce("b", "c")
@@ -503,7 +506,7 @@ def test_a_slot_that_is_one_too_many_makes_no_further_call(topic: Topic, consume
     under_way: list[int] = []
     seen: list[int] = []
 
-    def called(_call: Call) -> Answer:
+    def called(_call: Call) -> ConsumerResponse:
         under_way.append(1)
         seen.append(len(under_way))
         if len(seen) == 1:
@@ -534,7 +537,7 @@ def test_an_ordered_group_calls_with_no_later_message_before_a_failed_one(
 ) -> None:
     group = topic.group("billing", push={"url": URL, "batch": 1, "concurrency": 5}, ordered=True, backoff_ms=[1_000])
     topic.produce("a", "b", "c")
-    consumer.answers = [Answer(200), Answer(500)]
+    consumer.answers = [ConsumerResponse(200), ConsumerResponse(500)]
     run(group)
     assert consumer.bodies == [["a"], ["b"], ["b"], ["c"]]
 
@@ -614,9 +617,9 @@ def test_a_consumer_that_fails_is_called_less_and_less(topic: Topic, consumer: C
     topic.produce(*map(str, range(100)))
     at: list[int] = []
 
-    def fail(_call: Any) -> Answer:
+    def fail(_call: Any) -> ConsumerResponse:
         at.append(clock.now() - START_MS)
-        return Answer(500)
+        return ConsumerResponse(500)
 
     consumer.react = fail
     while clock.now() < START_MS + 200_000:
@@ -631,7 +634,7 @@ def test_a_consumer_that_fails_is_called_less_and_less(topic: Topic, consumer: C
 def test_a_consumer_that_recovers_is_called_at_once_again(topic: Topic, consumer: Consumer, clock: Clock) -> None:
     group = topic.group("billing", push={"url": URL, "batch": 1}, backoff_ms=[2_000])
     topic.produce("a", "b", "c")
-    consumer.answers = [Answer(500)]
+    consumer.answers = [ConsumerResponse(500)]
     run(group)
     assert consumer.bodies == [["a"], ["a"], ["b"], ["c"]]
     assert clock.now() < START_MS + 4_000
@@ -642,9 +645,9 @@ def test_the_pause_begins_anew_after_a_success(topic: Topic, consumer: Consumer,
     topic.produce("a", "b", "c")
     at: list[int] = []
 
-    def answer(_call: Any) -> Answer:
+    def answer(_call: Any) -> ConsumerResponse:
         at.append(clock.now() - START_MS)
-        return Answer(500 if len(at) in (1, 3) else 200)
+        return ConsumerResponse(500 if len(at) in (1, 3) else 200)
 
     consumer.react = answer
     run(group)
@@ -654,7 +657,7 @@ def test_the_pause_begins_anew_after_a_success(topic: Topic, consumer: Consumer,
 
 def test_other_groups_are_called_while_one_pauses(topic: Topic, group: Group, consumer: Consumer) -> None:
     other = topic.group("shipping", push={"url": "https://ship.example/"})
-    consumer.react = lambda call: Answer(500 if call.url == URL else 200)
+    consumer.react = lambda call: ConsumerResponse(500 if call.url == URL else 200)
     topic.produce("a", "b")
     run(group)
     assert other.totals() == (0, 0, 0, 0)
@@ -670,7 +673,7 @@ def test_a_run_begins_no_call_when_its_time_is_over_and_settles_the_last(
     group.change(push={"url": URL, "batch": 1})
     topic.produce("a", "b")
 
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         clock.sleep(RUN_MS)
         return OK
 
@@ -683,7 +686,7 @@ def test_a_run_begins_no_call_when_its_time_is_over_and_settles_the_last(
 def test_a_group_that_is_paused_or_pushed_no_more_is_not_called_again(
     store: TroubledStore, topic: Topic, group: Group, consumer: Consumer, settings: Any
 ) -> None:
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         group.change(**settings)
         return OK
 
@@ -696,7 +699,7 @@ def test_a_group_that_is_paused_or_pushed_no_more_is_not_called_again(
 
 
 def test_a_run_meets_a_group_that_was_made_again_without_a_push(topic: Topic, group: Group, consumer: Consumer) -> None:
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         group.delete()
         topic.group("billing")
         return OK
@@ -833,7 +836,7 @@ def test_it_sees_that_too_after_it_has_waited_for_a_retry_or_the_rate(
 ) -> None:
     topic.group("billing", push={"url": URL, "batch": 100}, **settings)
     topic.produce(*(["a"] * 120))
-    consumer.answers = [Answer(500)] if "backoff_ms" in settings else []
+    consumer.answers = [ConsumerResponse(500)] if "backoff_ms" in settings else []
     clock.at(START_MS + 1_200, lambda: topic.produce("late"))
     topic.client.api.service.pushing.run("orders")
     assert consumer.bodies[-1] == ["late"]
@@ -848,7 +851,7 @@ def test_a_run_of_a_deleted_topic_ends(topic: Topic, group: Group) -> None:
 def test_a_run_ends_quietly_when_what_it_serves_is_deleted(
     topic: Topic, group: Group, consumer: Consumer, caplog: pytest.LogCaptureFixture, has_topic: bool
 ) -> None:
-    def delete(_call: Call) -> Answer:
+    def delete(_call: Call) -> ConsumerResponse:
         other = group.seen_by(topic.client.another())
         other.delete() if has_topic else other.client.delete(topic.path)
         return OK
@@ -894,7 +897,7 @@ def test_a_defect_in_a_call_is_a_failed_call_that_holds_nothing(
     group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000])
     topic.produce("a")
 
-    def once(_call: Call) -> Answer:
+    def once(_call: Call) -> ConsumerResponse:
         consumer.react = None
         raise ImportError("partially initialized module")
 

@@ -43,7 +43,7 @@ _ACCESS_KEY_CHARS = 40
 """The length of AWS's own, which clients may check."""
 
 
-class Secret(NamedTuple):
+class TokenSecret(NamedTuple):
     """`until_ms`: when a replaced secret expires; 0: it is the newest."""
 
     generation: int
@@ -63,12 +63,12 @@ class Token:
     rights: list[Right]
     expires_at_ms: int | None
     created_at_ms: int
-    secrets: tuple[Secret, ...]
+    secrets: tuple[TokenSecret, ...]
 
     @classmethod
     def of(cls, item: Item) -> Token:
         rights = [Right(**right) for right in orjson.loads(item["rights"])]
-        secrets = tuple(Secret(*secret) for secret in item["secrets"])
+        secrets = tuple(TokenSecret(*secret) for secret in item["secrets"])
         return cls(item["sk"], item["name"], rights, item.get("expires_at_ms"), item["created_at_ms"], secrets)
 
     def as_json(self) -> dict[str, Any]:
@@ -143,16 +143,16 @@ def new_secret(runtime: Runtime) -> str:
     return base64url.encoded(runtime.entropy(_SECRET_BYTES))
 
 
-def first(secret: str) -> tuple[Secret, ...]:
-    return (Secret(1, _digest(secret)),)
+def first(secret: str) -> tuple[TokenSecret, ...]:
+    return (TokenSecret(1, _digest(secret)),)
 
 
-def rotated(token: Token, secret: str, now: int, old_valid_ms: int) -> tuple[Secret, ...]:
+def rotated(token: Token, secret: str, now: int, old_valid_ms: int) -> tuple[TokenSecret, ...]:
     """The secrets with this one as the newest. Older ones stay valid for at most this long; expired ones are
     dropped."""
     until_ms = now + old_valid_ms
     older = [own._replace(until_ms=min(own.until_ms or until_ms, until_ms)) for own in token.secrets]
-    return (*(own for own in older if own.is_valid(now)), Secret(token.generation + 1, _digest(secret)))
+    return (*(own for own in older if own.is_valid(now)), TokenSecret(token.generation + 1, _digest(secret)))
 
 
 def _digest(secret: str) -> bytes:
@@ -177,7 +177,7 @@ def make(token: Token) -> Write:
     )
 
 
-def rotate(token: Token, secrets: tuple[Secret, ...]) -> Write:
+def rotate(token: Token, secrets: tuple[TokenSecret, ...]) -> Write:
     """Replaces the secrets, if they are unchanged since they were read."""
     stored = _stored(secrets)
     return Write(
@@ -193,7 +193,7 @@ def remove(token_id: str) -> Write:
     return Write(keys.token(token_id), (), (RemoveItem(),))
 
 
-def _stored(secrets: tuple[Secret, ...]) -> list[list[Any]]:
+def _stored(secrets: tuple[TokenSecret, ...]) -> list[list[Any]]:
     return [list(secret) for secret in secrets]
 
 

@@ -17,7 +17,7 @@ _SOURCE = string(pattern=_SOURCE_PATTERN)
 
 
 @request
-class Target:
+class DeadLetterTarget:
     topic: str = required(_NAME)
     source: str | None = optional(_SOURCE)
 
@@ -56,7 +56,7 @@ class DeadLetterTopic(AsGiven):
 
 def parse(data: object, label: Label) -> DeadLetterTopic:
     """Raises InvalidField, UnknownField."""
-    values: dict[str, Any] = {} if data is None else given_fields(Target, data, label)
+    values: dict[str, Any] = {} if data is None else given_fields(DeadLetterTarget, data, label)
     for name, value in values.items():
         pattern = _SOURCE_PATTERN if name == "source" else NAME_PATTERN
         if not re.fullmatch(pattern, check(string(), value, label.inside(name))):

@@ -26,7 +26,7 @@ from chalicelib.core.catalogue.alarm import Alarm, Thresholds
 from chalicelib.core.catalogue.backoff import Backoff
 from chalicelib.core.catalogue.dead_letter_topic import DEAD_LETTERS, DeadLetterTopic
 from chalicelib.core.catalogue.filters import Filter, FilterForms
-from chalicelib.core.catalogue.push import Push, PushTarget, Secret
+from chalicelib.core.catalogue.push import Push, PushSecret, PushTarget
 from chalicelib.core.catalogue.rate import Rate
 from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table import keys
@@ -141,7 +141,7 @@ class Group(GroupSettings):
     starts: list[int]
     created_at_ms: int
     version: int = 0
-    secrets: tuple[Secret, ...] = ()
+    secrets: tuple[PushSecret, ...] = ()
     purged_at_ms: int | None = None
     purges: int = 0
     last_purge_ms: int = 0
@@ -242,7 +242,7 @@ def lift_purge(group: Group) -> Write:
     return settings.change(group.key, group.id, group.version, {"purged_at_ms": -group.last_purge_ms})
 
 
-def keep_secrets(group: Group, secrets: Sequence[Secret]) -> Write:
+def keep_secrets(group: Group, secrets: Sequence[PushSecret]) -> Write:
     """Replaces the secrets, unless a setting or a secret has changed since."""
     return settings.change(group.key, group.id, group.version, {"secrets": push.as_stored(secrets)})
 

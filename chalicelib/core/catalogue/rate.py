@@ -38,7 +38,7 @@ def parse(data: object, label: Label) -> Rate:
 
 
 @record
-class Window:
+class RateWindow:
     """The messages taken since `began_ms`, or None before the first."""
 
     key: Key
@@ -48,7 +48,7 @@ class Window:
     """Whether it begins in this instance's future and has not changed for a window: a clock was set back."""
 
     @classmethod
-    def of(cls, key: Key, item: Item | None) -> Window:
+    def of(cls, key: Key, item: Item | None) -> RateWindow:
         return cls(key, item["w"], item["n"]) if item else cls(key)
 
     def is_over(self, rate: Rate, now: int) -> bool:

@@ -42,7 +42,7 @@ FAILED_MS = SECOND_MS
 _log = logging.getLogger("decant")
 
 
-class _Known(NamedTuple):
+class _KnownKeys(NamedTuple):
     """`keys`: the newest first. `changed_at_ms`: when the text last changed. `until_ms`: when to read it again, by
     `Runtime.uptime`."""
 
@@ -58,7 +58,7 @@ class ConfiguredKeys:
     def __init__(self, name: str, read: Callable[[], tuple[str, int]], runtime: Runtime) -> None:
         self._name, self._read, self._runtime = name, read, runtime
         self._lock = threading.Lock()
-        self._known: _Known | None = None
+        self._known: _KnownKeys | None = None
         self._failure: tuple[Exception, int] | None = None
         """Why the first read failed, and when to read again, by `Runtime.uptime`."""
 
@@ -71,7 +71,7 @@ class ConfiguredKeys:
         is_heard = self._runtime.now() >= known.changed_at_ms + HEARD_MS
         return known.keys if is_heard or not older else [older[0], newest, *older[1:]]
 
-    def _refreshed(self, before: _Known | None) -> _Known:
+    def _refreshed(self, before: _KnownKeys | None) -> _KnownKeys:
         """One thread reads the keys; others wait for it."""
         with self._lock:
             known = self._known
@@ -79,13 +79,13 @@ class ConfiguredKeys:
                 known = self._known = self._read_again(before)
             return known
 
-    def _read_again(self, before: _Known | None) -> _Known:
+    def _read_again(self, before: _KnownKeys | None) -> _KnownKeys:
         began_at_ms = self._runtime.uptime()
         if self._failure and began_at_ms < self._failure[1]:
             raise self._failure[0].with_traceback(None)
         try:
             text, changed_at_ms = self._read()
-            return _Known(keys_in(text, self._name), changed_at_ms, began_at_ms + REREAD_MS)
+            return _KnownKeys(keys_in(text, self._name), changed_at_ms, began_at_ms + REREAD_MS)
         except (StoreUnavailable, ValueError) as error:
             if before is None:
                 self._failure = error, self._runtime.uptime() + FAILED_MS

@@ -12,7 +12,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.catalogue.rate import Rate, Window
+from chalicelib.core.catalogue.rate import Rate, RateWindow
 from chalicelib.core.consuming.claim import Claimer
 from chalicelib.core.consuming.claim_plan import HeldBack
 from chalicelib.core.consuming.delivery import Deliverer, Delivery
@@ -83,10 +83,10 @@ class Throttle:
             except Refused as refused:
                 view.window = refused.before
 
-    def _window(self, view: GroupView) -> Window:
-        return Window.of(view.group.window_key, view.window)
+    def _window(self, view: GroupView) -> RateWindow:
+        return RateWindow.of(view.group.window_key, view.window)
 
-    def _judged(self, window: Window, rate: Rate, now: int) -> Window:
+    def _judged(self, window: RateWindow, rate: Rate, now: int) -> RateWindow:
         """Whether a window in the future is stuck. It is not while an instance whose clock is ahead continues it."""
         if not window.is_ahead(rate, now):
             return window

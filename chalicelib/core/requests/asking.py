@@ -42,7 +42,7 @@ TOGETHER_MAX = 100
 
 
 @mutable
-class Arrival:
+class AwaitedReply:
     """The reply that one call waits for. `asked_ms`, `look_at_ms`: when the request was asked, and when to look next,
     by `Runtime.uptime`. `item`: the reply, once it is known."""
 
@@ -61,13 +61,13 @@ class Arrivals:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = threading.Lock()
-        self._expected: dict[Key, list[Arrival]] = {}
+        self._expected: dict[Key, list[AwaitedReply]] = {}
 
     @contextmanager
-    def expected(self, key: Key, asked_ms: int) -> Iterator[Arrival]:
+    def expected(self, key: Key, asked_ms: int) -> Iterator[AwaitedReply]:
         """Within this context, the arrival gets the item with this key. Its first look is a pause ahead."""
         now = self._runtime.uptime()
-        arrival = Arrival(key, self._runtime.bell(), asked_ms, now)
+        arrival = AwaitedReply(key, self._runtime.bell(), asked_ms, now)
         arrival.look_at_ms = now + arrival.pause_ms(now)
         with self._lock:
             self._expected.setdefault(key, []).append(arrival)
@@ -101,17 +101,17 @@ class Arrivals:
 
 
 @record
-class Reply:
+class ReceivedReply:
     message: Message
     replied_at_ms: int
 
 
-class Waiter:
+class ReplyWaiter:
     def __init__(self, env: Env, payloads: Payloads, correlations: Correlations, arrivals: Arrivals) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._payloads, self._correlations, self._arrivals = payloads, correlations, arrivals
 
-    def fetch(self, correlation_id: str, wait_ms: int) -> Reply | None:
+    def fetch(self, correlation_id: str, wait_ms: int) -> ReceivedReply | None:
         """The reply to a request, also of another instance. None: no reply came within `wait_ms`, but one may come
         later.
 
@@ -124,7 +124,7 @@ class Waiter:
             return self._reply(correlation, item)
         return self.wait(correlation, until_ms)
 
-    def wait(self, correlation: Correlation, until_ms: int | None) -> Reply | None:
+    def wait(self, correlation: Correlation, until_ms: int | None) -> ReceivedReply | None:
         """The reply, as soon as there is one. None: no reply came until this instant of `Runtime.uptime` (None: the
         deadline), but one may come later.
 
@@ -167,7 +167,7 @@ class Waiter:
         except Refused as refused:
             return refused.before
 
-    def _reply(self, correlation: Correlation, item: Item) -> Reply:
+    def _reply(self, correlation: Correlation, item: Item) -> ReceivedReply:
         """Raises ReplyTimeout if the request ended without one."""
         if not is_reply(item):
             detail = f"no reply came within {correlation.timeout_ms} ms"
@@ -176,17 +176,17 @@ class Waiter:
         [message] = self._payloads.messages(correlation.topic_id, [entry])[entry.id]
         if message.is_lost:
             raise StoreUnavailable("the reply was stored, but its payload is missing from the store or damaged")
-        return Reply(message, item["at"])
+        return ReceivedReply(message, item["at"])
 
 
 class Asker:
-    def __init__(self, env: Env, producing: Producing, correlations: Correlations, waiter: Waiter) -> None:
+    def __init__(self, env: Env, producing: Producing, correlations: Correlations, waiter: ReplyWaiter) -> None:
         self._runtime = env.runtime
         self._send, self._correlations, self._waiter = producing.send_parsed, correlations, waiter
 
     def ask(
         self, topic: Topic, parse: Callable[[Topic], Sending], timeout_ms: int, wait_ms: int
-    ) -> tuple[str, Reply | None]:
+    ) -> tuple[str, ReceivedReply | None]:
         """Sends the message that `parse` makes for a topic as a request, and waits for the reply until `wait_ms` have
         passed. Returns the correlation id, and the reply (None: there is none yet).
 

@@ -70,7 +70,7 @@ def _charge_writes(units: float) -> None:
     record.used(write_units=units)
 
 
-class Requests:
+class Retrier:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
