@@ -74,7 +74,7 @@ def _parser() -> Parser:
     undeploy = _command(commands, "undeploy", "remove a stage; its table and buckets are kept")
     token = _command(commands, "token", "make a token for a deployed stage, and print it as JSON, this once")
     token.add_argument("--name", required=True, help="to know it by in lists")
-    token.add_argument("--rights", required=True, metavar="JSON", help=f"such as {deployed.EXAMPLE}")
+    token.add_argument("--rights", required=True, metavar="JSON", help=f"such as {deployed.RIGHTS_EXAMPLE}")
     for command in (package, deploy):
         command.add_argument("--infra", type=Path, action="append", default=[], metavar="FILE", help=OWN)
         command.add_argument("--out", type=Path, default=packaging.PACKAGES, metavar="DIR", help="(default: packages)")

@@ -16,6 +16,10 @@ from infra.console import Stop
 from infra.stack import Stack
 from infra.stage import Stage
 
+RIGHTS_EXAMPLE = '[{"operations":["produce","consume"],"topics":"orders*"}]'
+
+LOCAL_TABLE = "AWS_ENDPOINT_URL_DYNAMODB"
+
 
 @dataclass(frozen=True)
 class Addresses:
@@ -90,10 +94,7 @@ def _parsed(rights: str) -> Any:
     try:
         return json.loads(rights)
     except ValueError as error:
-        raise Stop(f"RIGHTS must be JSON, such as {EXAMPLE}; it is {rights!r}: {error}") from error
-
-
-EXAMPLE = '[{"operations":["produce","consume"],"topics":"orders*"}]'
+        raise Stop(f"RIGHTS must be JSON, such as {RIGHTS_EXAMPLE}; it is {rights!r}: {error}") from error
 
 
 def _act_as(aws: Aws, function: str) -> None:
@@ -105,9 +106,6 @@ def _act_as(aws: Aws, function: str) -> None:
     for name in [name for name in os.environ if name.startswith("DECANT_") or name == LOCAL_TABLE]:
         del os.environ[name]
     os.environ.update({**ours, "DECANT_LOG": "off", "AWS_DEFAULT_REGION": aws.region})
-
-
-LOCAL_TABLE = "AWS_ENDPOINT_URL_DYNAMODB"
 
 
 def _made(name: str, rights: Any) -> dict[str, Any]:

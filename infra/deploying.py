@@ -21,12 +21,12 @@ from infra.deployed import addresses
 from infra.packaging import commit
 from infra.stack import NOT_THERE, Ending, ResourceChange, Stack, Waiting
 from infra.stage import Stage
-from infra.templates import CHANGE_SET, Template, for_emulators, with_names
+from infra.templates import EMULATOR_CHANGE_SET, Template, for_emulators, with_names
 
 
 def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: bool) -> None:
     """Packages, shows what would change, asks, and carries it out. Raises Stop if it fails or is declined."""
-    stack = Stack(aws.client("cloudformation"), stage.stack, CHANGE_SET if aws.endpoint else {})
+    stack = Stack(aws.client("cloudformation"), stage.stack, EMULATOR_CHANGE_SET if aws.endpoint else {})
     say(f"{stack.name} in account {aws.account}, region {aws.region}")
     stack.check_ready()
     package = packaging.package(stage, own, aws.region, out)

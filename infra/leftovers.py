@@ -14,7 +14,7 @@ from infra.console import say
 from infra.packaging import complete
 from infra.stack import ResourceChange, StackEvent
 from infra.stage import Stage
-from infra.templates import NAMES, with_names
+from infra.templates import NAME_PROPERTIES, with_names
 
 TABLE, BUCKET, SECRET = "AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SecretsManager::Secret"
 
@@ -70,7 +70,7 @@ def _named(aws: Aws, stage: Stage) -> list[Left]:
     """What the template of the stage retains under names that are known."""
     resources = with_names(complete({}, stage, []), pseudo_parameters(aws, stage))["Resources"].values()
     retained = [resource for resource in resources if resource.get("DeletionPolicy") == "Retain"]
-    return [(r["Type"], r["Properties"][name]) for r in retained for name in NAMES if name in r["Properties"]]
+    return [(r["Type"], r["Properties"][name]) for r in retained for name in NAME_PROPERTIES if name in r["Properties"]]
 
 
 def _exists(aws: Aws, kind: str, name: str) -> bool:

@@ -49,6 +49,25 @@ LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The first date that a zip file can have."""
 MODE = 0o100644 << 16
 
+AWS_SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "ssm", "sts")
+"""Whose clients the functions make. botocore describes 400 more, in 14 of its 16 MB."""
+
+LEFT_OUT = (
+    "bin/*",
+    "*.dist-info/*",
+    "*.pyi",
+    "*/py.typed",
+    "*/__pycache__/*",
+    "boto3/data/*",  # of its resources, which nothing uses
+    "boto3/examples/*",
+    "dateutil/zoneinfo/*.tar.gz",  # for machines without time zones
+    "zstandard/_cffi*",  # for PyPy
+    "zstandard/backend_cffi.py",
+)
+
+COMMIT_COMMAND = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty")
+"""Twelve digits, and `-dirty` behind them where files of the commit have been changed."""
+
 
 @dataclass(frozen=True)
 class Package:
@@ -218,22 +237,6 @@ def _run(name: str, command: list[str], folder: Path, environment: dict[str, str
 
 # -- what of the installed packages goes to Lambda --------------------------------------------------------------------
 
-AWS_SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "ssm", "sts")
-"""Whose clients the functions make. botocore describes 400 more, in 14 of its 16 MB."""
-
-LEFT_OUT = (
-    "bin/*",
-    "*.dist-info/*",
-    "*.pyi",
-    "*/py.typed",
-    "*/__pycache__/*",
-    "boto3/data/*",  # of its resources, which nothing uses
-    "boto3/examples/*",
-    "dateutil/zoneinfo/*.tar.gz",  # for machines without time zones
-    "zstandard/_cffi*",  # for PyPy
-    "zstandard/backend_cffi.py",
-)
-
 
 def is_wanted(path: str) -> bool:
     """`path`: of a file, relative to where packages are installed."""
@@ -246,10 +249,10 @@ def is_wanted(path: str) -> bool:
 def _content(path: Path) -> bytes:
     """The file, a binary without what only debuggers and linkers read."""
     read = path.read_bytes()
-    return loadable(read) if path.suffix == ".so" and read.startswith(b"\x7fELF\x02\x01") else read
+    return stripped(read) if path.suffix == ".so" and read.startswith(b"\x7fELF\x02\x01") else read
 
 
-def loadable(elf: bytes) -> bytes:
+def stripped(elf: bytes) -> bytes:
     """A shared object of 64 bits, up to the end of its last segment: sections are for linkers and debuggers, and come
     behind. Unlike `strip`, this is the same on every machine."""
     program_headers, size, count = *struct.unpack_from("<Q", elf, 32), *struct.unpack_from("<HH", elf, 54)
@@ -265,14 +268,11 @@ def loadable(elf: bytes) -> bytes:
 
 # -- the commit -------------------------------------------------------------------------------------------------------
 
-COMMAND = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty")
-"""Twelve digits, and `-dirty` behind them where files of the commit have been changed."""
-
 
 def commit() -> str:
     """Empty where git or its history is missing."""
     try:
-        done = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(COMMIT_COMMAND, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:
         return ""
     return "" if done.returncode else done.stdout.strip()

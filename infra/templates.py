@@ -18,6 +18,34 @@ Template = dict[str, Any]
 
 ANY = "x-amazon-apigateway-any-method"
 
+MAPPINGS = (
+    "Globals.Function.Environment.Variables",
+    "Outputs.*",
+    "Resources.*.Properties",
+    "Resources.Ingest.Properties.Environment.Variables",
+    "Resources.Ingest.Properties.Events.*.Properties",
+)
+"""Places in a template, and all above them, that are merged key by key. `*` is any key."""
+
+WAITS = {
+    "/topics/{topic}/groups/{group}/pop": "Pop",
+    "/topics/{topic}/requests": "Request",
+    "/requests/{correlation_id}": "Request",
+}
+"""Paths whose requests may wait, and the functions that answer them. All others go to `APIHandler`."""
+
+CATCH_ALL = ("/", "/{proxy+}")
+"""What matches every path that no other does."""
+
+NAME_PROPERTIES = ("TableName", "BucketName")
+
+ALARM = "AWS::CloudWatch::Alarm"
+
+EMULATOR_CHANGE_SET = {"DisableValidation": True}
+"""ministack 1.5 imports buckets that an earlier stack left, but what it checks before that finds that they exist."""
+
+METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
+
 
 def merged(below: Any, above: Any) -> Any:
     """`below` with what `above` changes: dicts key by key, everything else as a whole, lists too. A null removes its
@@ -46,16 +74,6 @@ def load(path: Path) -> Template:
     if not isinstance(content, dict):
         raise Stop(f"{path} must be a mapping, as templates are")
     return content
-
-
-MAPPINGS = (
-    "Globals.Function.Environment.Variables",
-    "Outputs.*",
-    "Resources.*.Properties",
-    "Resources.Ingest.Properties.Environment.Variables",
-    "Resources.Ingest.Properties.Events.*.Properties",
-)
-"""Places in a template, and all above them, that are merged key by key. `*` is any key."""
 
 
 def load_template(path: Path) -> Template:
@@ -105,16 +123,6 @@ _Loader.yaml_implicit_resolvers = {
 
 # -- which function answers which path of the REST API ----------------------------------------------------------------
 
-WAITS = {
-    "/topics/{topic}/groups/{group}/pop": "Pop",
-    "/topics/{topic}/requests": "Request",
-    "/requests/{correlation_id}": "Request",
-}
-"""Paths whose requests may wait, and the functions that answer them. All others go to `APIHandler`."""
-
-UNKNOWN = ("/", "/{proxy+}")
-"""What matches every path that no other does."""
-
 
 def with_functions(template: Template) -> Template:
     """The template of Chalice, with functions of their own for what waits. Any path and any method goes to a function,
@@ -122,8 +130,8 @@ def with_functions(template: Template) -> Template:
     resources = dict(template["Resources"])
     properties = resources["RestAPI"]["Properties"]
     body = properties["DefinitionBody"]
-    known = [path for path in body["paths"] if not path.startswith("/{")]  # the others are paths of `UNKNOWN`
-    body = {**body, "paths": {path: {ANY: _operation(path)} for path in (*known, *UNKNOWN)}}
+    known = [path for path in body["paths"] if not path.startswith("/{")]  # the others are paths of `CATCH_ALL`
+    body = {**body, "paths": {path: {ANY: _operation(path)} for path in (*known, *CATCH_ALL)}}
     resources["RestAPI"] = {**resources["RestAPI"], "Properties": {**properties, "DefinitionBody": body}}
     return {**template, "Resources": resources}
 
@@ -145,16 +153,15 @@ def _operation(path: str) -> dict[str, Any]:
 
 # -- names of what outlives its stack ---------------------------------------------------------------------------------
 
-NAMES = ("TableName", "BucketName")
-
 
 def with_names(template: Template, known: dict[str, str]) -> Template:
-    """`known`: pseudo parameters, such as `AWS::StackName`, and their values."""
+    """Writes out the names of resources that outlive their stack: CloudFormation takes in what an earlier stack left
+    only under a name that is written out. `known`: pseudo parameters, such as `AWS::StackName`, and their values."""
     resources = dict(template["Resources"])
     for logical, resource in resources.items():
         if resource.get("DeletionPolicy") == "Retain":
             properties = resource.get("Properties", {})
-            names = {name: _written_out(properties[name], known) for name in NAMES if name in properties}
+            names = {name: _written_out(properties[name], known) for name in NAME_PROPERTIES if name in properties}
             resources[logical] = {**resource, "Properties": {**properties, **names}}
     return {**template, "Resources": resources}
 
@@ -174,11 +181,10 @@ def _written_out(value: Any, known: dict[str, str]) -> Any:
 
 # -- stages without alarms --------------------------------------------------------------------------------------------
 
-ALARM = "AWS::CloudWatch::Alarm"
-
 
 def without_alarms(template: Template) -> Template:
-    """The template without our alarms, and without what shows them. The deployer's own stay, and so does the topic."""
+    """The template without our alarms and the widget that shows them: CloudWatch charges for each alarm, and nobody
+    listens to those of a trial stage. The deployer's own stay, and so does the topic."""
     ours = {name for name, part in load(PARTS / "alarms.yaml")["Resources"].items() if part["Type"] == ALARM}
     resources = {name: resource for name, resource in template["Resources"].items() if name not in ours}
     if "Dashboard" in resources:
@@ -198,11 +204,6 @@ def _without_widget(dashboard: dict[str, Any]) -> dict[str, Any]:
 
 
 # -- emulators of AWS -------------------------------------------------------------------------------------------------
-
-CHANGE_SET = {"DisableValidation": True}
-"""ministack 1.5 imports buckets that an earlier stack left, but what it checks before that finds that they exist."""
-
-METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 
 
 def for_emulators(template: Template) -> Template:

@@ -13,9 +13,9 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from chalicelib import wiring
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.base.runtime import system
-from chalicelib.core.store.dynamodb import boto, table, trying
-from chalicelib.core.store.dynamodb.requests import Requests
-from chalicelib.core.store.dynamodb.trouble import Trouble
+from chalicelib.core.store.dynamodb import boto, trying
+from chalicelib.core.store.dynamodb.requests import Retrier
+from chalicelib.core.store.dynamodb.trying import Trouble
 from local import StartupError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _CONFIG = Config(
 
 
 class _Unreachable(Exception):
-    """Nothing listens at the endpoint, or its name is invalid. `Requests` would retry for seconds, but a mistyped name
+    """Nothing listens at the endpoint, or its name is invalid. `Retrier` would retry for seconds, but a mistyped name
     should be reported at once."""
 
 
@@ -44,7 +44,7 @@ def open_dynamodb() -> str:
     description = f"DynamoDB at {endpoint or 'AWS'}"
     try:
         client = boto3.client("dynamodb", config=_CONFIG)
-        made = Requests(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
+        made = Retrier(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
         trying.run([made], system())
     except StoreUnavailable as trouble:
         raise _unusable(description, trouble.__cause__ or trouble) from trouble
@@ -68,9 +68,9 @@ def _set_placeholders() -> None:
 
 
 def _ready(client: DynamoDBClient, name: str) -> None:
-    """Raises errors that `Requests` can classify: a throttled or slow store is worth a retry."""
+    """Raises errors that `Retrier` can classify: a throttled or slow store is worth a retry."""
     try:
-        table.ensure(client, name)
+        boto.ensure(client, name)
         wiring.api()
     except EndpointConnectionError as error:
         raise _Unreachable(str(error)) from error

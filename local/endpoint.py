@@ -109,8 +109,9 @@ SERVICE = "dynamodb"
 
 
 def demand_admin(head: Head, body: bytes) -> None:
-    """Under access control demands a signature with the access key of a token that may `admin` everything; without, it
-    refuses web pages alone. Raises SqsError, whose types are those of every service of AWS."""
+    """Lets a reader in. The endpoint shows all messages and tokens, so a reader of it may do everything. Under access
+    control demands a signature with the access key of a token that may `admin` everything; without, it refuses web
+    pages alone. Raises SqsError, whose types are those of every service of AWS."""
     api = wiring.api()
     try:
         request = request_of(head.method, head.target, head.headers, body)

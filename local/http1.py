@@ -37,6 +37,32 @@ _BLANK = (b"\r\n", b"\n")
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_BYTES_MAX = 3
 
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+
+_REQUEST_LINE = re.compile(rb"(?P<method>%s) (?P<target>[!-~\x80-\xff]++) HTTP/1\.(?P<minor>[0-9])\r?" % _TOKEN)
+
+_HEADER = rb"(%s):[ \t]*+([\t -~\x80-\xff]*+)\r?\n" % _TOKEN
+
+_EACH_HEADER = re.compile(_HEADER)
+
+_HEADERS = re.compile(b"(?:%s)*+" % _HEADER)
+"""Other lines (without a colon, continuing the previous one, or with control characters) are refused: whoever skips
+them, or takes them for the end of the headers, loses headers that others see, such as the length. RFC 9112 lets a line
+end without its carriage return."""
+
+_HOST = re.compile(r"[!$%&'()*+;=.:_~\[\]0-9A-Za-z-]*")
+"""A name or an address, and perhaps a port; no comma, which stands between two headers."""
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+Headers = Mapping[str, str | list[str]]
+
+_TRAILERS_MAX = 100
+
+_CHUNKS_AT_ONCE = 256
+"""After this many chunks other connections have their turn. A body of one-byte chunks that have all arrived would keep
+them waiting."""
+
 
 class WaitFor(Enum):
     INPUT = "until more has arrived"
@@ -144,22 +170,6 @@ def _demand_small(size: int, lines: int) -> None:
 
 # -- heads, and responses ---------------------------------------------------------------------------------------------
 
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-_REQUEST_LINE = re.compile(rb"(?P<method>%s) (?P<target>[!-~\x80-\xff]++) HTTP/1\.(?P<minor>[0-9])\r?" % _TOKEN)
-_HEADER = rb"(%s):[ \t]*+([\t -~\x80-\xff]*+)\r?\n" % _TOKEN
-_EACH_HEADER = re.compile(_HEADER)
-_HEADERS = re.compile(b"(?:%s)*+" % _HEADER)
-"""Other lines (without a colon, continuing the previous one, or with control characters) are refused: whoever skips
-them, or takes them for the end of the headers, loses headers that others see, such as the length. RFC 9112 lets a line
-end without its carriage return."""
-
-_HOST = re.compile(r"[!$%&'()*+;=.:_~\[\]0-9A-Za-z-]*")
-"""A name or an address, and perhaps a port; no comma, which stands between two headers."""
-
-_PHRASES = {status.value: status.phrase for status in HTTPStatus}
-
-Headers = Mapping[str, str | list[str]]
-
 
 class Head(NamedTuple):
     """`target`: as the client sent it. `headers`: by their names in lower case; the values of one that was sent several
@@ -265,12 +275,6 @@ def _text(data: bytes) -> str:
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------
-
-_TRAILERS_MAX = 100
-
-_CHUNKS_AT_ONCE = 256
-"""After this many chunks other connections have their turn. A body of one-byte chunks that have all arrived would keep
-them waiting."""
 
 
 def read_body(

@@ -28,7 +28,7 @@ TEMPORARY = ".new-"
 """The prefix of files that `create` has not finished."""
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file in a folder. `name`: its path below the folder."""
 
     name: str
@@ -92,8 +92,9 @@ class Place:
         return {info.base_name: info.size for info in found if info.is_file}
 
     def create(self, content: bytes) -> bool:
-        """Creates the file with its whole content, or returns False if it exists. Of concurrent calls, one succeeds.
-        `content` must be unique: if the response of S3 is lost, only the content shows which call created the file."""
+        """Creates the file with its whole content, or returns False if it exists. Only one of several concurrent calls
+        succeeds. `content` must be unique: if the response of S3 is lost, only the content shows which call created the
+        file."""
         return self._create_here(content) if self.is_local else self._create_in_s3(content)
 
     def names(self) -> list[str]:
@@ -111,12 +112,12 @@ class Place:
         listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return {info.base_name for info in listed if info.type == fs.FileType.Directory}
 
-    def files(self) -> Iterator[Found]:
+    def files(self) -> Iterator[FoundFile]:
         """The files in this folder, at any depth; none if it does not exist."""
         files, path = self.located()
         for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
             if info.type == fs.FileType.File:
-                yield Found(info.path.removeprefix(path).lstrip("/"), info.mtime)
+                yield FoundFile(info.path.removeprefix(path).lstrip("/"), info.mtime)
 
     def is_folder(self) -> bool:
         """Whether there is such a folder; in S3, whether anything lies in it."""

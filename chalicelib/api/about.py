@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 from chalicelib import COMMIT, VERSION
 from chalicelib.api.groups import totals
 from chalicelib.api.operation import Family, Json, Text
-from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.fields import Answer, Sometimes, mapping, string
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.core.base.schema import mapping, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
     from chalicelib.core.admin.groups import GroupDetails
-    from chalicelib.core.telemetry.exposition import Standing
+    from chalicelib.core.telemetry.exposition import GroupGauges
 
 ABOUT = Family("About", __doc__)
 
@@ -60,19 +59,19 @@ def get_metrics(service: Service) -> str:
 
     at_ms, known, is_whole = service.admin.backlogs.read()
     standings = [_standing(at_ms, topic, details) for topic, details in known]
-    look = exposition.Look(at_ms, standings, is_whole)
+    look = exposition.Gauges(at_ms, standings, is_whole)
     return exposition.text(service.telemetry.totals, service.telemetry.process, look)
 
 
-def _standing(at_ms: int, topic: Topic, details: GroupDetails) -> Standing:
-    from chalicelib.core.telemetry.exposition import Standing
+def _standing(at_ms: int, topic: Topic, details: GroupDetails) -> GroupGauges:
+    from chalicelib.core.telemetry.exposition import GroupGauges
 
     progress = totals(topic, details)
     oldest = [queue.oldest_ready_at_ms for queue in details.queues if queue.oldest_ready_at_ms is not None]
     age_s = max(0, at_ms - min(oldest, default=at_ms)) / SECOND_MS
     ready, in_flight, retrying = progress["ready"], progress["in_flight"], progress["retrying"]
     name = details.group.name
-    return Standing(topic.name, name, ready, in_flight, retrying, progress["lag"], progress["dead"], age_s)
+    return GroupGauges(topic.name, name, ready, in_flight, retrying, progress["lag"], progress["dead"], age_s)
 
 
 class Document(Answer):

@@ -7,9 +7,19 @@ from collections.abc import Sequence
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json
 from chalicelib.core.base.errors import GroupIsPushed
-from chalicelib.core.base.fields import Answer, Sometimes, optional, request, required
+from chalicelib.core.base.fields import (
+    Answer,
+    Sometimes,
+    array,
+    batch,
+    flag,
+    integer,
+    optional,
+    request,
+    required,
+    string,
+)
 from chalicelib.core.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
-from chalicelib.core.base.schema import array, batch, flag, integer, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.delivery import Delivery as Delivered
 from chalicelib.core.consuming.receipt_batch import Failure

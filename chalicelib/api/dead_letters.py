@@ -5,11 +5,10 @@ from __future__ import annotations
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json, Page, page_of
 from chalicelib.core.base.errors import MessageNotFound
-from chalicelib.core.base.fields import Answer, Sometimes, optional, request
+from chalicelib.core.base.fields import Answer, Sometimes, batch, integer, optional, request, string
 from chalicelib.core.base.limits import ID_CHARS_MAX
-from chalicelib.core.base.schema import batch, integer, string
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.dead_letters.dead_letter import DeadLetter, RedriveResult
+from chalicelib.core.dead_letters.bury import DeadLetter, RedriveResult
 from chalicelib.service import Service
 
 DEAD_LETTERS = Family("Dead letters", __doc__)

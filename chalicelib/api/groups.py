@@ -6,9 +6,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.core.base.errors import InvalidFilter
-from chalicelib.core.base.fields import Answer, Label, check, optional, request, required
+from chalicelib.core.base.fields import (
+    Answer,
+    Label,
+    array,
+    check,
+    either,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    optional,
+    request,
+    required,
+    string,
+)
 from chalicelib.core.base.message import OFFSET, QUEUE
-from chalicelib.core.base.schema import array, either, instant, integer, nullable, one_of, string
 from chalicelib.core.catalogue.alarm import CLEARED, RAISED
 from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW, GroupSettings
 from chalicelib.core.catalogue.topic import Topic

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from chalicelib.api.messages import MESSAGES_PATH
 from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Family, Json
-from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.fields import Answer, Sometimes, array, flag, instant, integer, nullable, string
 from chalicelib.core.base.message import OFFSET, QUEUE
-from chalicelib.core.base.schema import array, flag, instant, integer, nullable, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
-    from chalicelib.core.reading.trace import Standing
+    from chalicelib.core.reading.trace import MessageState
 
 TRACES = Family("Traces", __doc__)
 
@@ -96,7 +95,7 @@ def get_trace(service: Service, topic: Topic, message_id: str) -> Json:
     return {**place, "stored_at_ms": stored.stored_at_ms, **about, "groups": groups}
 
 
-def _standing(standing: Standing) -> Json:
+def _standing(standing: MessageState) -> Json:
     lease, letter = standing.lease, standing.letter
     events = [
         {

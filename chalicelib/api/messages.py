@@ -16,11 +16,26 @@ from chalicelib.api.operation import (
     page_of,
 )
 from chalicelib.core.base.errors import AlreadyDelivered, InvalidField, QueueFull, StoreUnavailable
-from chalicelib.core.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
+from chalicelib.core.base.fields import (
+    Answer,
+    Label,
+    Sometimes,
+    array,
+    batch,
+    declarations,
+    flag,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    optional,
+    request,
+    required,
+    string,
+)
 from chalicelib.core.base.limits import WAITING_COUNTED_MAX
 from chalicelib.core.base.message import OFFSET, QUEUE, Produced
 from chalicelib.core.base.message import Stored as StoredMessage
-from chalicelib.core.base.schema import array, batch, flag, instant, integer, nullable, one_of, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
 from chalicelib.core.store.paging import positions_of

@@ -12,8 +12,20 @@ from chalicelib.core.access.rights import Need
 from chalicelib.core.base import limits
 from chalicelib.core.base.deadline import one_call
 from chalicelib.core.base.errors import DecantError, Forbidden, GroupNotFound
-from chalicelib.core.base.fields import Answer, Label, checked, declarations, demand_name, given, optional, request
-from chalicelib.core.base.schema import array, integer, nullable, string
+from chalicelib.core.base.fields import (
+    Answer,
+    Label,
+    array,
+    checked,
+    declarations,
+    demand_name,
+    given,
+    integer,
+    nullable,
+    optional,
+    request,
+    string,
+)
 from chalicelib.core.telemetry import record
 from chalicelib.service import Service
 

@@ -10,8 +10,7 @@ replaced while calls arrive."""
 from __future__ import annotations
 
 from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC_NAME, Family, Json, Page, page_of
-from chalicelib.core.base.fields import Answer
-from chalicelib.core.base.schema import instant, string
+from chalicelib.core.base.fields import Answer, instant, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 

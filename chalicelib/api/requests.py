@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import CORRELATION_ID, TOPIC, Answers, Family, Json
 from chalicelib.core.base.errors import AlreadyReplied, QueueFull, ReplyTimeout, RequestExpired
-from chalicelib.core.base.fields import Answer, Sometimes, declarations, optional
+from chalicelib.core.base.fields import Answer, Sometimes, array, declarations, instant, integer, optional
 from chalicelib.core.base.fields import request as request_type
 from chalicelib.core.base.limits import REPLY_TIMEOUT_MS_DEFAULT, REPLY_TIMEOUT_MS_MAX, REPLY_WAIT_MS_MAX
-from chalicelib.core.base.schema import array, instant, integer
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import Failure
 from chalicelib.core.consuming.request import RECEIPT
@@ -20,7 +19,7 @@ from chalicelib.core.telemetry.trace_context import HEADERS
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
-    from chalicelib.core.requests.waiting import Reply as Replied
+    from chalicelib.core.requests.asking import ReceivedReply as Replied
 
 REQUESTS = Family("Requests", __doc__)
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from chalicelib.api.operation import DELETED, Family, Json, Page, page_of
 from chalicelib.core.access.rights import RIGHTS, Right, parse
-from chalicelib.core.access.token import ID_PATTERN
-from chalicelib.core.base.fields import Answer, optional, request, required
+from chalicelib.core.access.tokens import ID_PATTERN
+from chalicelib.core.base.fields import Answer, array, instant, integer, nullable, optional, request, required, string
 from chalicelib.core.base.limits import OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX, TOKEN_NAME_CHARS_MAX
-from chalicelib.core.base.schema import array, instant, integer, nullable, string
 from chalicelib.service import Service
 
 TOKENS = Family("Tokens", __doc__)
@@ -30,7 +29,7 @@ class TokenRequest:
     """The token to make.
 
     name: A name for people. Several tokens may have the same.
-    rights: What the token allows.
+    rights: The rights of the token.
     expires_at_ms: When the token expires. It is listed for another day."""
 
     name: str = required(_NAME)
@@ -70,7 +69,7 @@ class Token(Answer):
     """A token, without its secrets.
 
     name: A name for people.
-    rights: What the token allows.
+    rights: The rights of the token.
     expires_at_ms: When the token expires. Null: never.
     created_at_ms: When the token was created.
     access_key_id: The id of its access key."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.core.access.callers import may_read
 from chalicelib.core.base.errors import QueuesDraining
-from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.fields import Answer, Sometimes, array, flag, instant, integer
 from chalicelib.core.base.limits import QUEUES_MAX
 from chalicelib.core.base.message import QUEUE
-from chalicelib.core.base.schema import array, flag, instant, integer
 from chalicelib.core.catalogue.topic import Topic as StoredTopic
 from chalicelib.core.catalogue.topic import TopicSettings
 from chalicelib.core.cursors.progress import QueueOffsets

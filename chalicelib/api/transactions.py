@@ -7,12 +7,11 @@ from typing import ClassVar
 from chalicelib.api.messages import NEW, Stored, produced
 from chalicelib.api.operation import TOPIC, TOPIC_NAME, TRANSACTION_ID, Family, Json, Page, page_of
 from chalicelib.core.base.errors import TransactionEnded
-from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.fields import Answer, Sometimes, array, instant, integer, nullable
 from chalicelib.core.base.message import QUEUE
-from chalicelib.core.base.schema import array, instant, integer, nullable
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.telemetry.trace_context import HEADERS
-from chalicelib.core.transactions.request import Begin, Check
+from chalicelib.core.transactions.half import Begin, Check
 from chalicelib.service import Service
 
 TRANSACTIONS = Family("Transactions", __doc__)

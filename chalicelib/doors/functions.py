@@ -12,9 +12,8 @@ from chalicelib import wiring
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
 from chalicelib.core.base.errors import DecantError, InvalidField, InvalidJson, NotFound
-from chalicelib.core.base.fields import Label, check, checked, quoted, request, required, shown
+from chalicelib.core.base.fields import Label, check, checked, flag, quoted, request, required, shown, string
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
-from chalicelib.core.base.schema import flag, string
 from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import Answer, Call
 from chalicelib.doors.http import events

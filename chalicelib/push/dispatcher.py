@@ -19,18 +19,19 @@ from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group, change
 from chalicelib.core.catalogue.push import Push
+from chalicelib.core.catalogue.signing_key import SigningKey
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming import Consuming
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.view import GroupView
 from chalicelib.core.table.writes import Refused
-from chalicelib.core.telemetry.lines import PUSH
-from chalicelib.push.courier import Courier
-from chalicelib.push.outcome import Outcome, judge
-from chalicelib.push.outside import Answer, Crew, Outside
-from chalicelib.push.secrets import Keyring
-from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
+from chalicelib.core.telemetry.telemetry import PUSH
+from chalicelib.push import webhooks
+from chalicelib.push.courier import Courier, secret_text
+from chalicelib.push.outside import CallOutcome, ConsumerResponse, Crew, Outside, judge
+from chalicelib.push.secrets import Keyring, Secrets
+from chalicelib.push.slots import LEASE_SPARE_MS, PushPause, PushSlot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS
 
 RUN_MS = 50 * SECOND_MS
@@ -154,7 +155,7 @@ class Dispatcher:
             if (view.group.push or push) == push:
                 return view
 
-    def _work(self, run: _Run, slot: Slot, pause: Pause, view: GroupView) -> bool:
+    def _work(self, run: _Run, slot: PushSlot, pause: PushPause, view: GroupView) -> bool:
         """Makes calls with the slot, and releases it. Returns whether it made any. Messages that the store fails to
         settle come back when their lease ends."""
         receipts: list[str] = []
@@ -166,7 +167,7 @@ class Dispatcher:
         self._close(view, slot, receipts)
         return has_called
 
-    def _close(self, view: GroupView, slot: Slot, receipts: Sequence[str]) -> None:
+    def _close(self, view: GroupView, slot: PushSlot, receipts: Sequence[str]) -> None:
         try:
             if receipts:
                 self._settler.ack(view.topic, view.group.name, receipts)
@@ -176,7 +177,7 @@ class Dispatcher:
             with suppress(StoreUnavailable):
                 self._slots.release(slot)
 
-    def _make_calls(self, run: _Run, slot: Slot, pause: Pause, view: GroupView, receipts: list[str]) -> bool:
+    def _make_calls(self, run: _Run, slot: PushSlot, pause: PushPause, view: GroupView, receipts: list[str]) -> bool:
         """Makes calls while messages are ready. The pop of the next call carries the acks of the last; `receipts` holds
         the remaining ones."""
         held, has_called = slot, False
@@ -193,7 +194,7 @@ class Dispatcher:
             self._settle(view, deliveries, outcome, receipts)
             if not (self._goes_on(run, pause, outcome) and self._is_on(run)):
                 break
-            pause, view = Pause(pause.key), self._look(run)
+            pause, view = PushPause(pause.key), self._look(run)
         return has_called
 
     def _popped(self, run: _Run, view: GroupView, receipts: list[str]) -> Sequence[Delivery]:
@@ -229,7 +230,9 @@ class Dispatcher:
             with run.lock:
                 run.helpers -= 1
 
-    def _called(self, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> Outcome | None:
+    def _called(
+        self, slot: PushSlot, view: GroupView, push: Push, deliveries: Sequence[Delivery]
+    ) -> CallOutcome | None:
         """Makes the call. An internal error counts as a failed call: its messages come back after the backoff. None:
         there was no call, and the messages are given back."""
         try:
@@ -239,9 +242,9 @@ class Dispatcher:
             raise
         except Exception as defect:  # noqa: BLE001 - whatever it is, the messages must not wait for their lease to end
             _log.exception("a call to group %s has failed", view.group.name)
-            return self._judged(Answer.missing(f"no answer: {type(defect).__name__}: {defect}"), deliveries)
+            return self._judged(ConsumerResponse.missing(f"no answer: {type(defect).__name__}: {defect}"), deliveries)
 
-    def _call(self, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> Outcome | None:
+    def _call(self, slot: PushSlot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> CallOutcome | None:
         """Makes the call and judges the response. None: the leases or the slot would end before the call may, so the
         messages are given back."""
         ends_ms = min(slot.until_ms, *(delivery.invisible_until_ms for delivery in deliveries))
@@ -250,10 +253,12 @@ class Dispatcher:
             return None
         return self._judged(self._courier.send(view.topic.name, view.group, push, deliveries), deliveries)
 
-    def _judged(self, answer: Answer, deliveries: Sequence[Delivery]) -> Outcome:
+    def _judged(self, answer: ConsumerResponse, deliveries: Sequence[Delivery]) -> CallOutcome:
         return judge(answer, [delivery.stored.message_id for delivery in deliveries], self._runtime.now())
 
-    def _settle(self, view: GroupView, deliveries: Sequence[Delivery], outcome: Outcome, receipts: list[str]) -> None:
+    def _settle(
+        self, view: GroupView, deliveries: Sequence[Delivery], outcome: CallOutcome, receipts: list[str]
+    ) -> None:
         """Nacks the failed messages. Adds the others to the receipts that the next pop acks."""
         if outcome.is_gone:
             self._pause_group(view.topic, view.group)
@@ -269,7 +274,7 @@ class Dispatcher:
         for (delay_ms, reason), texts in together.items():
             self._settler.nack(view.topic, view.group.name, texts, delay_ms, reason)
 
-    def _goes_on(self, run: _Run, pause: Pause, outcome: Outcome) -> bool:
+    def _goes_on(self, run: _Run, pause: PushPause, outcome: CallOutcome) -> bool:
         """Whether the consumer can be called again at once. After a failed call, all instances pause, and this run
         waits for the end of the pause."""
         if outcome.has_failed:
@@ -300,3 +305,14 @@ class Dispatcher:
 def _push_of(view: GroupView) -> Push | None:
     """The group's push, unless it is off or paused."""
     return view.group.push if view.group.is_pushed and not view.group.paused else None
+
+
+class Pushing:
+    def __init__(self, env: Env, signing_key: SigningKey, consuming: Consuming, outside: Outside) -> None:
+        self._outside, keyring = outside, Keyring(signing_key)
+        self.run = Dispatcher(env, keyring, consuming, outside).run
+        self.secrets, self.secret_text = Secrets(env, keyring), secret_text
+
+    def demand_reachable(self, push: Push) -> None:
+        """Raises InvalidField for a URL that would be refused at each call."""
+        webhooks.demand_reachable(push, self._outside.allows_loopback)

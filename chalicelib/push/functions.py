@@ -13,7 +13,7 @@ import orjson
 from chalicelib.core.base import strict_json
 from chalicelib.core.base.fields import encodable, shown
 from chalicelib.core.base.limits import READ_TIMEOUT_MS
-from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
+from chalicelib.push.outside import ANSWER_BYTES_MAX, ConsumerResponse
 
 _CLIENTS_MAX = 64
 """Clients kept, one for each time-out."""
@@ -29,7 +29,7 @@ class Functions:
         self._client, self._connecting = lru_cache(_CLIENTS_MAX)(connect), Lock()
         self._push_function = push_function
 
-    def invoke(self, function: str, body: bytes, timeout_ms: int) -> Answer:
+    def invoke(self, function: str, body: bytes, timeout_ms: int) -> ConsumerResponse:
         """Waits for the function's result. Never raises."""
         try:
             response = self._connected(timeout_ms).invoke(
@@ -37,12 +37,12 @@ class Functions:
             )
             returned = response["Payload"].read(ANSWER_BYTES_MAX + 1)
         except self._troubles as error:
-            return Answer.missing(f"no answer: {error}")
+            return ConsumerResponse.missing(f"no answer: {error}")
         if len(returned) > ANSWER_BYTES_MAX:
-            return Answer.missing(f"the function returned more than {ANSWER_BYTES_MAX} bytes")
+            return ConsumerResponse.missing(f"the function returned more than {ANSWER_BYTES_MAX} bytes")
         if response.get("FunctionError"):
-            return Answer.missing(f"the function failed: {_message(returned)}")
-        return Answer(200, returned)
+            return ConsumerResponse.missing(f"the function failed: {_message(returned)}")
+        return ConsumerResponse(200, returned)
 
     def wake(self, topic_name: str, is_staying: bool) -> None:
         """Starts the push. Never raises, since the schedule runs the push anyway."""

@@ -13,7 +13,7 @@ from chalicelib.core.base.limits import PUSH_SECRETS_MAX
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group, keep_secrets
-from chalicelib.core.catalogue.push import Secret
+from chalicelib.core.catalogue.push import PushSecret
 from chalicelib.core.catalogue.signing_key import SigningKey, derived, name_of
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.store.paging import place_of, token_of
@@ -32,21 +32,21 @@ class Keyring:
     def __init__(self, signing_key: SigningKey) -> None:
         self._signing_key = signing_key
 
-    def made(self, topic_id: str, runtime: Runtime) -> Secret:
+    def made(self, topic_id: str, runtime: Runtime) -> PushSecret:
         """A new secret, in its stored form."""
         secret_id = runtime.entropy(_ID_BYTES).hex()
         is_derived = self._signing_key.is_kept_elsewhere
         value = name_of(self._signing_key.of(topic_id)) if is_derived else runtime.entropy(_SECRET_BYTES)
-        return Secret(secret_id, value, runtime.now())
+        return PushSecret(secret_id, value, runtime.now())
 
-    def opened(self, topic_id: str, secrets: Sequence[Secret]) -> list[Secret]:
+    def opened(self, topic_id: str, secrets: Sequence[PushSecret]) -> list[PushSecret]:
         """The secrets in the form that signs, except those whose signing key was removed. Raises StoreUnavailable."""
         keys = {name_of(key): key for key in self._signing_key.accepted(topic_id)}
         opened = [secret._replace(value=_value(topic_id, secret, keys)) for secret in secrets]
         return [secret for secret in opened if secret.value]
 
 
-def _value(topic_id: str, secret: Secret, keys: Mapping[bytes, bytes]) -> bytes:
+def _value(topic_id: str, secret: PushSecret, keys: Mapping[bytes, bytes]) -> bytes:
     """Empty if the key that it is derived from was removed."""
     if len(secret.value) == _SECRET_BYTES:
         return secret.value
@@ -59,13 +59,13 @@ class Secrets:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._keyring = keyring
 
-    def make(self, topic: Topic, group_name: str) -> Secret:
+    def make(self, topic: Topic, group_name: str) -> PushSecret:
         """The new secret, in the form that signs. Raises GroupNotFound, and InvalidField if the group already has the
         maximum."""
         made = self._keyring.made(topic.id, self._runtime)
         [opened] = self._keyring.opened(topic.id, [made])
 
-        def changed(group: Group) -> Sequence[Secret]:
+        def changed(group: Group) -> Sequence[PushSecret]:
             if len(group.secrets) >= PUSH_SECRETS_MAX:
                 raise InvalidField(
                     f"group '{group_name}' has {PUSH_SECRETS_MAX} secrets, the maximum; delete one first"
@@ -75,7 +75,9 @@ class Secrets:
         self._change(topic, group_name, changed)
         return opened
 
-    def page(self, topic: Topic, group_name: str, limit: int, token: str | None) -> tuple[Sequence[Secret], str | None]:
+    def page(
+        self, topic: Topic, group_name: str, limit: int, token: str | None
+    ) -> tuple[Sequence[PushSecret], str | None]:
         """Up to `limit` secrets by id, and the token of the next page (None: no more)."""
         after = "" if token is None else place_of(token, _ID_PATTERN)
         left = sorted(secret for secret in self._catalogue.group(topic, group_name).secrets if secret.id > after)
@@ -84,7 +86,7 @@ class Secrets:
     def delete(self, topic: Topic, group_name: str, secret_id: str) -> None:
         """Raises GroupNotFound, NotFound, and InvalidField for the secret that the group's `push` names."""
 
-        def changed(group: Group) -> Sequence[Secret]:
+        def changed(group: Group) -> Sequence[PushSecret]:
             left = [secret for secret in group.secrets if secret.id != secret_id]
             if len(left) == len(group.secrets):
                 raise NotFound(f"group '{group_name}' has no secret {quoted(secret_id)}")
@@ -94,7 +96,7 @@ class Secrets:
 
         self._change(topic, group_name, changed)
 
-    def _change(self, topic: Topic, group_name: str, changed: Callable[[Group], Sequence[Secret]]) -> None:
+    def _change(self, topic: Topic, group_name: str, changed: Callable[[Group], Sequence[PushSecret]]) -> None:
         while True:
             group = self._catalogue.group(topic, group_name)
             try:

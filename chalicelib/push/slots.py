@@ -33,7 +33,7 @@ _TOKEN_CHARS = 8
 
 
 @record
-class Slot:
+class PushSlot:
     """A slot that this caller holds until `until_ms`."""
 
     key: Key
@@ -43,7 +43,7 @@ class Slot:
 
 
 @record
-class Pause:
+class PushPause:
     """`failures` calls have failed in a row; no calls are made until `until_ms`."""
 
     key: Key
@@ -51,7 +51,7 @@ class Pause:
     until_ms: int = 0
 
     @classmethod
-    def of(cls, key: Key, item: Item | None) -> Pause:
+    def of(cls, key: Key, item: Item | None) -> PushPause:
         return cls(key, item["failures"], item["until"]) if item else cls(key)
 
     def holds(self, now: int) -> bool:
@@ -72,13 +72,13 @@ class Slots:
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
 
-    def take(self, group: Group, push: Push) -> tuple[Slot | None, Pause]:
+    def take(self, group: Group, push: Push) -> tuple[PushSlot | None, PushPause]:
         """A free slot, and the group's pause. None: calls pause, or all slots are held. While calls fail, there is only
         one slot."""
         partition = keys.push_partition(group.topic_id, group.id)
         items = {item["sk"]: item for item in self._store.read([Range(partition, keys.FIRST, keys.LAST)])[0]}
         pause_key = keys.push_pause(group.topic_id, group.id)
-        pause, now = Pause.of(pause_key, items.get(pause_key.sk)), self._runtime.now()
+        pause, now = PushPause.of(pause_key, items.get(pause_key.sk)), self._runtime.now()
         if pause.holds(now):
             return None, pause
         until_ms = now + push.timeout_ms + SLOT_SPARE_MS
@@ -86,13 +86,13 @@ class Slots:
             key = keys.push_slot(group.topic_id, group.id, number)
             held_ms = items[key.sk]["until"] if key.sk in items else 0
             if held_ms <= now or held_ms > now + _HELD_MS_MAX:
-                taken = Slot(key, number, self._runtime.name(_TOKEN_CHARS), until_ms)
+                taken = PushSlot(key, number, self._runtime.name(_TOKEN_CHARS), until_ms)
                 with suppress(Refused):
                     self._store.write(take(taken, items.get(key.sk)))
                     return taken, pause
         return None, pause
 
-    def kept(self, slot: Slot, push: Push) -> Slot | None:
+    def kept(self, slot: PushSlot, push: Push) -> PushSlot | None:
         """The slot, held long enough for another batch. None: another run holds it, or `concurrency` was lowered."""
         if slot.number >= push.concurrency:
             return None
@@ -106,37 +106,37 @@ class Slots:
             return None
         return renewed
 
-    def release(self, slot: Slot) -> None:
+    def release(self, slot: PushSlot) -> None:
         with suppress(Refused):
             self._store.write(hold(replace(slot, until_ms=self._runtime.now())))
 
-    def pause(self, pause: Pause, wait_ms: int) -> None:
+    def pause(self, pause: PushPause, wait_ms: int) -> None:
         """Makes all instances wait before their next call to the group."""
         with suppress(Refused):
             self._store.write(pause.failed(wait_ms, self._runtime.now()))
 
-    def resume(self, pause: Pause) -> None:
+    def resume(self, pause: PushPause) -> None:
         with suppress(Refused):
             self._store.write(pause.over())
 
 
-def take(slot: Slot, before: Item | None) -> Write:
+def take(slot: PushSlot, before: Item | None) -> Write:
     """Takes the slot if it is unchanged since it was read."""
     same: Guard = Equals(("until",), before["until"]) if before else Absent(("until",))
     return Write(slot.key, (same,), (Set(("by",), slot.token), *_until(slot)), landed=lambda item: _is_held(slot, item))
 
 
-def hold(slot: Slot) -> Write:
+def hold(slot: PushSlot) -> Write:
     """Changes the end of the holder's hold."""
     same = (Equals(("by",), slot.token),)
     return Write(slot.key, same, _until(slot), landed=lambda item: _is_held(slot, item))
 
 
-def _until(slot: Slot) -> tuple[Set, ...]:
+def _until(slot: PushSlot) -> tuple[Set, ...]:
     return Set(("until",), slot.until_ms), Set(("ttl",), _ttl(slot.until_ms))
 
 
-def _is_held(slot: Slot, item: Item) -> bool:
+def _is_held(slot: PushSlot, item: Item) -> bool:
     return (item.get("by"), item.get("until")) == (slot.token, slot.until_ms)
 
 

@@ -23,7 +23,7 @@ from chalicelib.core.base.limits import MIB
 from chalicelib.core.table.keys import FORM
 from chalicelib.core.table.writes import Item, Key, key_of
 from chalicelib.core.telemetry import record
-from chalicelib.core.telemetry.lines import PUSH, SWEEP
+from chalicelib.core.telemetry.telemetry import PUSH, SWEEP
 from local.memory.store import ItemChange
 
 FILE = "decant.sqlite"
@@ -46,9 +46,27 @@ CREATE TABLE blob (name TEXT PRIMARY KEY, data BLOB NOT NULL);
 _PUT = "INSERT INTO item VALUES (?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE SET item = excluded.item"
 _REMOVE = "DELETE FROM item WHERE pk = ? AND sk = ?"
 
-
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 """The second where a quota or a limit of the process ends the room."""
+
+RESERVE_BYTES = 8 * MIB
+"""SQLite's journal begins again after some 4 MB; the rest is for the largest changes, and for leases."""
+
+MAKE_ROOM = frozenset(
+    {
+        *("pop", "ack", "nack", "extend", "bury", "reset_group", "purge_dead"),
+        *("delete_topic", "delete_group", "cancel_delayed", "rollback_transaction"),
+        *("delete_token", "delete_push_secret"),
+        *("mq_consume", "mq_ack", "mq_rollback"),
+        *("sqs.ReceiveMessage", "sqs.DeleteMessage", "sqs.DeleteMessageBatch", "sqs.PurgeQueue", "sqs.DeleteQueue"),
+        *("sqs.ChangeMessageVisibility", "sqs.ChangeMessageVisibilityBatch"),
+        *(PUSH, SWEEP),
+    }
+)
+"""What consumes and what deletes, at every door."""
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Disk:
@@ -231,22 +249,6 @@ class _Plain(pickle.Unpickler):
 
 # -- room that only what makes room may use ---------------------------------------------------------------------------
 
-RESERVE_BYTES = 8 * MIB
-"""SQLite's journal begins again after some 4 MB; the rest is for the largest changes, and for leases."""
-
-MAKE_ROOM = frozenset(
-    {
-        *("pop", "ack", "nack", "extend", "bury", "reset_group", "purge_dead"),
-        *("delete_topic", "delete_group", "cancel_delayed", "rollback_transaction"),
-        *("delete_token", "delete_push_secret"),
-        *("mq_consume", "mq_ack", "mq_rollback"),
-        *("sqs.ReceiveMessage", "sqs.DeleteMessage", "sqs.DeleteMessageBatch", "sqs.PurgeQueue", "sqs.DeleteQueue"),
-        *("sqs.ChangeMessageVisibility", "sqs.ChangeMessageVisibilityBatch"),
-        *(PUSH, SWEEP),
-    }
-)
-"""What consumes and what deletes, at every door."""
-
 
 def makes_room() -> bool:
     """Whether the call under way may use the reserve."""
@@ -255,7 +257,13 @@ def makes_room() -> bool:
 
 
 class Reserve:
-    """`is_held`: whether the file is there."""
+    """Room on the disk that only calls which make room may use: a file, which is given up when the disk is full.
+
+    SQLite needs room to delete too: it appends each change to its journal before it frees pages. Freed pages stay in
+    its file, for later changes. So once the reserve is given up, they count as room like the rest of the disk, and
+    other changes begin again when there is as much of it as the reserve had.
+
+    `is_held`: whether the file is there."""
 
     def __init__(self, path: Path) -> None:
         """Call it in a private folder."""
@@ -294,16 +302,15 @@ class Reserve:
 
 # -- a folder that is open to its owner alone -------------------------------------------------------------------------
 
-FOLDER_MODE, FILE_MODE = 0o700, 0o600
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
 
 class FolderUnusable(Exception):
     """The reason, in one line."""
 
 
 def demand_private_folder(folder: Path, own: Collection[str]) -> None:
-    """Makes the folder if it is missing, narrows one that is wider. A link counts as the folder that it leads to.
+    """Makes the folder if it is missing, narrows one that is wider. A link counts as the folder that it leads to. Only
+    this user's own files are narrowed, and a folder only while nothing of others lies in it: a home folder or /tmp that
+    was named by mistake is refused, and never closed to its users.
     `own`: the names of the files that may be in a folder that is narrowed. Raises `FolderUnusable`, `OSError`."""
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     about = folder.stat()

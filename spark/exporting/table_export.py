@@ -18,7 +18,7 @@ import orjson
 
 from spark.errors import BadInput
 from spark.exporting import layout
-from spark.exporting.layout import DataFile, Export
+from spark.exporting.layout import DataFileWriter, NewExport
 from spark.exporting.source_table import Table
 from spark.exporting.state import State
 from spark.exporting.typed_json import Typed, change_line, full_line, in_base64
@@ -48,7 +48,7 @@ def export_table(
     at_ms = time.time_ns() // 1_000_000
     with State(root) as state:
         from_ms = _since(state, table, root) if is_incremental else None
-        export = Export(root, f"{at_ms:014d}-{os.urandom(4).hex()}", table.name, at_ms, from_ms)
+        export = NewExport(root, f"{at_ms:014d}-{os.urandom(4).hex()}", table.name, at_ms, from_ms)
         with _all_or_nothing(export, files) as data_files:
             writer = _Writer(export, table, state, data_files)
             for page in table.pages(segments):
@@ -73,18 +73,18 @@ def _since(state: State, table: Table, root: Path) -> int:
 
 
 @contextmanager
-def _all_or_nothing(export: Export, files: int) -> Iterator[list[DataFile]]:
+def _all_or_nothing(export: NewExport, files: int) -> Iterator[list[DataFileWriter]]:
     layout.begin(export)
-    data_files: list[DataFile] = []
+    data_files: list[DataFileWriter] = []
     try:
-        data_files += (DataFile(export.file(number)) for number in range(files))
+        data_files += (DataFileWriter(export.file(number)) for number in range(files))
         yield data_files
     except BaseException:
         _remove(export, data_files)
         raise
 
 
-def _remove(export: Export, files: list[DataFile]) -> None:
+def _remove(export: NewExport, files: list[DataFileWriter]) -> None:
     for file in files:
         with suppress(OSError):
             file.close()
@@ -92,7 +92,7 @@ def _remove(export: Export, files: list[DataFile]) -> None:
 
 
 class _Writer:
-    def __init__(self, export: Export, table: Table, state: State, files: list[DataFile]) -> None:
+    def __init__(self, export: NewExport, table: Table, state: State, files: list[DataFileWriter]) -> None:
         self._export, self._table, self._state, self._files = export, table, state, files
         self._items = self._changed = 0
         if not export.is_incremental:

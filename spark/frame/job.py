@@ -11,7 +11,7 @@ is committed at once. Output elsewhere (`replay`, `search --out`) stays, and so 
 `incremental` and `pipeline` ran before one failed.
 
 A job is `if __name__ == "__main__": sys.exit(main(Job(name, about, run)))`. `run` receives a `Run` and returns the
-summary, or an `Outcome` if the exit code is not 0.
+summary, or an `JobResult` if the exit code is not 0.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from pyspark.errors import PySparkException
 
 from spark.errors import BadInput
 from spark.frame.command_line import Parser, instant, master, place, positive
-from spark.frame.run import Context, Run, rows_of
+from spark.frame.run import JobContext, Run, rows_of
 
 DONE, FAILED, VIOLATED, INTERRUPTED = 0, 1, 2, 130
 
 
-class Outcome(NamedTuple):
+class JobResult(NamedTuple):
     """`text`: the result, for the summary. `where`: the written place, if any."""
 
     text: str
@@ -49,7 +49,7 @@ class Job:
 
     name: str
     about: str
-    run: Callable[[Run], Outcome]
+    run: Callable[[Run], JobResult]
     add_arguments: Callable[[argparse.ArgumentParser], object] | None = None
     reads_export: bool = True
     full_only: str = ""
@@ -57,14 +57,14 @@ class Job:
     lands: bool = True
 
 
-def main(job: Job, arguments: Sequence[str] | None = None, context: Context | None = None) -> int:
+def main(job: Job, arguments: Sequence[str] | None = None, context: JobContext | None = None) -> int:
     """Runs the job. Returns the exit code. `context`: of the job that runs this one."""
     given = parser(job).parse_args(arguments)
     began = time.monotonic()
     if not given.traceback:
         logging.basicConfig(handlers=[logging.NullHandler()])  # py4j logs an interrupted call at great length
     try:
-        outcome = _outcome(job, given, context or Context(f"decant {job.name}", given))
+        outcome = _outcome(job, given, context or JobContext(f"decant {job.name}", given))
     except KeyboardInterrupt:
         print(f"{job.name}: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -78,7 +78,7 @@ def main(job: Job, arguments: Sequence[str] | None = None, context: Context | No
     return outcome.code
 
 
-def _outcome(job: Job, given: argparse.Namespace, context: Context) -> Outcome:
+def _outcome(job: Job, given: argparse.Namespace, context: JobContext) -> JobResult:
     export = context.export(given.export) if job.reads_export else None
     if export and export.is_incremental and job.full_only:
         raise BadInput(f"{export.place} is incremental; {job.full_only}")

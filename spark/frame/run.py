@@ -22,14 +22,14 @@ from spark.landing.tasks import Given, Made, Workers, over_rows
 from spark.landing.unpacked import OF_ENTRIES, UNREADABLE
 from spark.reading.manifest import Export, read_export
 from spark.tables.tables import Tables
-from spark.tables.versions import Change, Part, Parts, Version
-from spark.tables.writing import PartWriter, Written, as_parts, read_rows, write_part
+from spark.tables.versions import Part, TableParts, TablesChange, Version
+from spark.tables.writing import PartWriter, WrittenPart, as_parts, read_rows, write_part
 from spark.transforms.items import Items
 
 _PARTITIONS: dict[str, DataType] = {"date": DateType(), "export": StringType()}
 
 
-class Context:
+class JobContext:
     """The shared state of the jobs of one process: the tables, the session, the checked exports."""
 
     def __init__(self, name: str, given: argparse.Namespace) -> None:
@@ -62,10 +62,10 @@ class Context:
 class Run:
     """One run of a job, with its arguments."""
 
-    def __init__(self, context: Context, given: argparse.Namespace, export: Export | None = None) -> None:
+    def __init__(self, context: JobContext, given: argparse.Namespace, export: Export | None = None) -> None:
         self._context, self.given, self._export = context, given, export
         self.context, self.tables = context, context.tables
-        self._staged = Change()
+        self._staged = TablesChange()
         self._version: Version | None = None
 
     @property
@@ -116,7 +116,7 @@ class Run:
             self.commit(partial(self._with_entries, reading))
         self.demand_clean()
 
-    def _with_entries(self, reading: ExportPass, newest: Version) -> Change:
+    def _with_entries(self, reading: ExportPass, newest: Version) -> TablesChange:
         """The job `messages` may have quarantined entries, which stay."""
         change = reading.only_landed(newest)
         known = newest.parts(QUARANTINE).get(self.part, Part()).files
@@ -146,7 +146,7 @@ class Run:
 
     @cached_property
     def items(self) -> Items:
-        """The items of the export, without the messages in entries. Of an incremental export, only the changes."""
+        """The items of the export, without the messages in entries. For an incremental export, only the changes."""
         return Items(self._items)
 
     def _items(self, kinds: Collection[str]) -> DataFrame:
@@ -171,7 +171,7 @@ class Run:
         """The tables. Raises `BadInput` if no job has written this one."""
         return self.tables.demand(table, self.version)
 
-    def parts(self, table: str) -> Parts:
+    def parts(self, table: str) -> TableParts:
         """The partitions of the table."""
         return self.version.parts(table)
 
@@ -213,7 +213,7 @@ class Run:
         staged = [(name, part) for (of, name), part in self._staged.put.items() if of == table and part]
         return [self.tables.root / table / name / file.name for name, part in staged for file in part.files]
 
-    def commit(self, change: Callable[[Version], Change] | None = None) -> None:
+    def commit(self, change: Callable[[Version], TablesChange] | None = None) -> None:
         """Commits a change of the tables, by default the rows that this run has written."""
         if change or self._staged.put:
             self._version = self.tables.commit(change or self._staged)
@@ -253,14 +253,14 @@ def _with_partition(version: Version, table: str, schema: StructType) -> StructT
     return StructType([*schema.fields, *StructType().add(name, _PARTITIONS[name]).fields])
 
 
-def _write_part(root: Place, table: str, part: str, batches: Iterable[pa.RecordBatch]) -> list[Written]:
+def _write_part(root: Place, table: str, part: str, batches: Iterable[pa.RecordBatch]) -> list[WrittenPart]:
     writer = PartWriter(root, table)
     for batch in batches:
         writer.add(batch, part)
     return writer.close()
 
 
-def _write_days(root: Place, table: str, batches: Iterable[pa.RecordBatch]) -> list[Written]:
+def _write_days(root: Place, table: str, batches: Iterable[pa.RecordBatch]) -> list[WrittenPart]:
     writer = PartWriter(root, table)
     for batch in batches:
         writer.add_days(batch)

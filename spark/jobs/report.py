@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from spark import schemas
 from spark.errors import BadInput
 from spark.frame.command_line import positive
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.reading.manifest import place_of
 from spark.report import sections
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     export_id = place_of(run.given.export).name
     tables = _tables(run, export_id)
     if all(tables[name] is None for name in _BY_EXPORT):
@@ -76,7 +76,7 @@ def run(run: Run) -> Outcome:
     _write(Path(run.given.out), page("Decant: report", _subtitle(export_id), _tiles(made), made))
     missing = sum(any(tables[table] is None for table in of) for of in _SECTIONS.values())
     said = f"{len(made) - missing} of {len(made)} tables" if missing else f"{len(made)} tables"
-    return Outcome(said, run.given.out)
+    return JobResult(said, run.given.out)
 
 
 def _tables(run: Run, export_id: str) -> dict[str, pa.Table | None]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark.files import Place
 from spark.tables.versions import File
-from spark.tables.writing import Written, read_rows
+from spark.tables.writing import WrittenPart, read_rows
 from spark.unpacking.entries import SCHEMA, assembled
 
 ENTRIES, PLACES, PIECES = "entries", "places-", "pieces-"
@@ -22,7 +22,7 @@ pieces of all payloads."""
 _ORDER = [("topic_id", "ascending", "at_end"), ("entry_id", "ascending", "at_end"), ("piece", "ascending", "at_start")]
 
 
-class Source(NamedTuple):
+class AsideFiles(NamedTuple):
     """Files with entries, and with the pieces of messages that are stored apart. `bytes`: the total size. `slices`: the
     number of slices in which entries are read, so that they fit into memory with their messages."""
 
@@ -44,18 +44,18 @@ class Source(NamedTuple):
             yield from assembled(both.take(pc.sort_indices(both, _ORDER)).to_batches())
 
 
-def sources(folder: Place, aside: Iterable[Written], slice_bytes: int) -> list[Source]:
+def sources(folder: Place, aside: Iterable[WrittenPart], slice_bytes: int) -> list[AsideFiles]:
     """The entries to unpack in these files, which tasks have written into this folder."""
     parts: dict[str, list[File]] = {}
     for written in aside:
         parts.setdefault(written.part, []).append(written.file)
-    alone = [Source([folder / ENTRIES / file.name], [], file.bytes) for file in parts.get(ENTRIES, [])]
+    alone = [AsideFiles([folder / ENTRIES / file.name], [], file.bytes) for file in parts.get(ENTRIES, [])]
     buckets = [part.removeprefix(PLACES) for part in sorted(parts) if part.startswith(PLACES)]
     together = []
     for named in ((f"{PLACES}{bucket}", f"{PIECES}{bucket}") for bucket in buckets):
         places, pieces = ([folder / part / file.name for file in parts.get(part, [])] for part in named)
         size = sum(file.bytes for part in named for file in parts.get(part, []))
-        together.append(Source(places, pieces, size, size // slice_bytes + 1))
+        together.append(AsideFiles(places, pieces, size, size // slice_bytes + 1))
     return [*alone, *together]
 
 

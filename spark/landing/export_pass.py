@@ -16,14 +16,14 @@ from spark import schemas
 from spark.errors import BadInput
 from spark.files import Place, bundled
 from spark.landing.aside import sources
-from spark.landing.known import Known
+from spark.landing.known import KnownOffsets
 from spark.landing.landed import ITEMS, QUARANTINE, Landed, Landing, known_in, landed
 from spark.landing.tasks import Workers
 from spark.landing.unpacked import MESSAGES, UNREADABLE, Unpacking, unpacked
 from spark.reading.manifest import Export, files_with_items
 from spark.tables.tables import Tables
-from spark.tables.versions import Change, File, Part, Version
-from spark.tables.writing import Written, as_parts, read_rows, write_part
+from spark.tables.versions import File, Part, TablesChange, Version
+from spark.tables.writing import WrittenPart, as_parts, read_rows, write_part
 
 KNOWN, TOPICS = "_known", "topics"
 ALL = "part=all"
@@ -57,9 +57,9 @@ class _Found:
 
     puts: dict[str, list[File]] = field(default_factory=dict)
     added: Mapping[tuple[str, str], tuple[File, ...]] = field(default_factory=dict)
-    aside: list[Written] = field(default_factory=list)
+    aside: list[WrittenPart] = field(default_factory=list)
     topics: dict[str, str] = field(default_factory=dict)
-    intervals: Known = field(default_factory=Known)
+    intervals: KnownOffsets = field(default_factory=KnownOffsets)
     has_twice: bool = False
     overlaps: bool = False
 
@@ -83,7 +83,7 @@ class ExportPass:
         parts = bundled(files_with_items(self._export), self._task_bytes)
         results: list[Landed] = self._workers.each(partial(landed, self._landing), parts)
         self.brought.known = sum(result.known for result in results)
-        together = Known().with_(result.new for result in results)
+        together = KnownOffsets().with_(result.new for result in results)
         self._found.has_twice = together.messages < sum(result.found for result in results)
         self._found.overlaps = known_in(self._landing.known).overlaps(together)
         self._found.puts |= {ITEMS: [], QUARANTINE: []}
@@ -108,7 +108,7 @@ class ExportPass:
             if written.table != MESSAGES:
                 self._found.puts[written.table].append(written.file)
         self._found.added = as_parts(written for written in all_written if written.table == MESSAGES)
-        self._found.intervals = Known().with_(result.known for result in results)
+        self._found.intervals = KnownOffsets().with_(result.known for result in results)
         self.brought.written = self._found.intervals.messages
         self.brought.known += sum(result.there for result in results)
         self.brought.failed = sum(result.failed for result in results)
@@ -120,15 +120,15 @@ class ExportPass:
         folder = self._tables.root / QUARANTINE / self._landing.part
         return [folder / file.name for file in self._found.puts[QUARANTINE]]
 
-    def only_landed(self, newest: Version) -> Change:
+    def only_landed(self, newest: Version) -> TablesChange:
         """The change without the messages. Removes items of other exports."""
         part, puts = self._landing.part, self._found.puts
-        change = Change({(table, part): Part(tuple(files)) for table, files in puts.items()})
+        change = TablesChange({(table, part): Part(tuple(files)) for table, files in puts.items()})
         for table in (ITEMS, UNREADABLE):
             change.put |= {(table, other): None for other in newest.parts(table).keys() - {part}}
         return change
 
-    def whole(self, newest: Version) -> Change:
+    def whole(self, newest: Version) -> TablesChange:
         """The whole change. Raises `BadInput` if another run has added the same messages since this one began."""
         tables = self._tables
         change = self.only_landed(newest)

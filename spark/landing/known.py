@@ -17,14 +17,14 @@ Queue = tuple[str, int]
 Interval = tuple[int, int]
 
 
-class Known:
+class KnownOffsets:
     """Intervals by topic id and queue: sorted, and none touches another."""
 
     def __init__(self, intervals: Mapping[Queue, Iterable[Interval]] | None = None) -> None:
         self._by_queue = {queue: _merged(found) for queue, found in (intervals or {}).items()}
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Known:
+    def of(cls, rows: pa.Table) -> KnownOffsets:
         """From rows of `SCHEMA`."""
         found: dict[Queue, list[Interval]] = {}
         for topic_id, queue, start, end in zip(*(rows[name].to_pylist() for name in SCHEMA.names), strict=True):
@@ -32,17 +32,17 @@ class Known:
         return cls(found)
 
     @classmethod
-    def of_entries(cls, entries: pa.RecordBatch) -> Known:
+    def of_entries(cls, entries: pa.RecordBatch) -> KnownOffsets:
         """The messages of entries: `topic_id`, `queue`, `offset` and `count`."""
         return cls._of(entries, entries["count"].to_numpy())
 
     @classmethod
-    def of_messages(cls, messages: pa.RecordBatch) -> Known:
+    def of_messages(cls, messages: pa.RecordBatch) -> KnownOffsets:
         """These messages: `topic_id`, `queue` and `offset`."""
         return cls._of(messages, np.ones(len(messages), np.int64))
 
     @classmethod
-    def _of(cls, rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> Known:
+    def _of(cls, rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> KnownOffsets:
         starts = rows["offset"].to_numpy()
         ends = starts + counts
         found: dict[Queue, list[Interval]] = {}
@@ -59,15 +59,15 @@ class Known:
     def messages(self) -> int:
         return sum(end - start for found in self._by_queue.values() for start, end in found)
 
-    def with_(self, others: Iterable[Known]) -> Known:
+    def with_(self, others: Iterable[KnownOffsets]) -> KnownOffsets:
         """These and the others together."""
         found: dict[Queue, list[Interval]] = {queue: list(mine) for queue, mine in self._by_queue.items()}
         for other in others:
             for queue, intervals in other._by_queue.items():
                 found.setdefault(queue, []).extend(intervals)
-        return Known(found)
+        return KnownOffsets(found)
 
-    def overlaps(self, other: Known) -> bool:
+    def overlaps(self, other: KnownOffsets) -> bool:
         """Whether a message is in both."""
         return self.with_([other]).messages < self.messages + other.messages
 

@@ -13,11 +13,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark import schemas
 from spark.files import Place
-from spark.landing.aside import Source
-from spark.landing.known import Known
+from spark.landing.aside import AsideFiles
+from spark.landing.known import KnownOffsets
 from spark.landing.landed import QUARANTINE, Landing
 from spark.reading.inside import is_plain
-from spark.tables.writing import PartWriter, Written
+from spark.tables.writing import PartWriter, WrittenPart
 from spark.unpacking.unpack import ReadBlob, unpack
 
 MESSAGES, UNREADABLE = "messages", "_unreadable"
@@ -38,7 +38,7 @@ class Unpacking:
     names: Mapping[str, str]
     keeps: bool
     blobs: Place | None = None
-    known: Known | None = None
+    known: KnownOffsets | None = None
     """Known messages, to add each other message once; None: no entry has any of them again."""
     superseded: frozenset[tuple[str, int]] = frozenset()
     """Files and lines of items that have a newer image in the export."""
@@ -49,8 +49,8 @@ class Unpacked:
     """`known`: the written messages. Counts: entries that cannot be unpacked, messages of deleted topics, and known
     messages in unknown entries."""
 
-    written: list[Written] = field(default_factory=list)
-    known: Known = field(default_factory=Known)
+    written: list[WrittenPart] = field(default_factory=list)
+    known: KnownOffsets = field(default_factory=KnownOffsets)
     failed: int = 0
     orphaned: int = 0
     there: int = 0
@@ -63,8 +63,8 @@ class _Task:
     quarantine: PartWriter
     unreadable: PartWriter
     done: Unpacked = field(default_factory=Unpacked)
-    brought: list[Known] = field(default_factory=list)
-    known: Known | None = field(init=False)
+    brought: list[KnownOffsets] = field(default_factory=list)
+    known: KnownOffsets | None = field(init=False)
     ids: pa.Array = field(init=False)
     names: pa.Array = field(init=False)
 
@@ -90,9 +90,9 @@ class _Task:
         if self.known is not None:
             named = self._only_new(named, self.known)
         self.messages.add_days(named)
-        self.brought.append(Known.of_messages(named))
+        self.brought.append(KnownOffsets.of_messages(named))
 
-    def _only_new(self, messages: pa.RecordBatch, known: Known) -> pa.RecordBatch:
+    def _only_new(self, messages: pa.RecordBatch, known: KnownOffsets) -> pa.RecordBatch:
         """The unknown messages, each once. Adds them to the known ones."""
         is_there = known.has(messages.append_column("count", pa.repeat(1, len(messages))))
         self.done.there += is_there.true_count
@@ -102,7 +102,7 @@ class _Task:
         groups = pa.Table.from_batches([places.filter(pc.invert(is_there))]).group_by(["topic_id", "queue", "offset"])
         firsts = groups.aggregate([("at", "min")])["at_min"].to_numpy()
         new = messages.take(pa.array(np.sort(firsts)))
-        self.known = known.with_([Known.of_messages(new)])
+        self.known = known.with_([KnownOffsets.of_messages(new)])
         return new
 
     def _fail(self, rows: pa.RecordBatch, is_here: bool) -> None:
@@ -119,7 +119,7 @@ class _Task:
             self.quarantine.add(_made({**said, "reason": reason, "raw": raw}, _QUARANTINE), part, OF_ENTRIES)
 
 
-def unpacked(unpacking: Unpacking, sources: Iterable[Source]) -> Unpacked:
+def unpacked(unpacking: Unpacking, sources: Iterable[AsideFiles]) -> Unpacked:
     root = unpacking.landing.root
     writers = messages_writer(root), PartWriter(root, QUARANTINE), PartWriter(root, UNREADABLE)
     task = _Task(unpacking, *writers)
@@ -130,7 +130,7 @@ def unpacked(unpacking: Unpacking, sources: Iterable[Source]) -> Unpacked:
             for rows in unpack(chosen, reader_of(unpacking.blobs)):
                 task.add(rows, is_here)
     task.done.written = [written for writer in writers for written in writer.close()]
-    task.done.known = Known().with_(task.brought)
+    task.done.known = KnownOffsets().with_(task.brought)
     return task.done
 
 

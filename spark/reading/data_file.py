@@ -15,7 +15,7 @@ from spark.reading.items.attributes import Malformed
 from spark.reading.items.columns import KINDS, Columns, Unsuited, columns_of
 from spark.reading.items.keys import PREFIXES
 from spark.reading.items.rows import row_of
-from spark.reading.lines import RAW_BYTES_MAX, REASON_CHARS_MAX, Line, LineReader, Trouble
+from spark.reading.lines import RAW_BYTES_MAX, REASON_CHARS_MAX, BadLine, Line, LineReader
 from spark.reading.manifest import DataFile
 
 SCHEMA = to_arrow_schema(item_schemas.ITEMS)
@@ -36,7 +36,7 @@ class FileReader:
     def __init__(self, file: DataFile, is_incremental: bool) -> None:
         self._file, self._is_incremental = file, is_incremental
         self._lines = LineReader(file)
-        self.troubles: list[Trouble] = self._lines.troubles
+        self.troubles: list[BadLine] = self._lines.troubles
         self._has_enough = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -48,7 +48,7 @@ class FileReader:
                 yield from self._bulk(kind, alike) if kind else self._single(alike)
             if self._has_enough:
                 reason = f"more than {TROUBLES_MAX} of its lines cannot be read: it is not read further"
-                self.troubles.append(Trouble(0, reason))
+                self.troubles.append(BadLine(0, reason))
                 return
 
     def _bulk_kind(self, line: bytes) -> str | None:
@@ -114,7 +114,7 @@ class FileReader:
             self._has_enough = True
             return
         raw = line[:RAW_BYTES_MAX].decode(errors="replace")
-        self.troubles.append(Trouble(number, reason[:REASON_CHARS_MAX], raw))
+        self.troubles.append(BadLine(number, reason[:REASON_CHARS_MAX], raw))
 
 
 def light(batch: pa.RecordBatch) -> pa.RecordBatch:

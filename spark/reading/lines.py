@@ -34,7 +34,7 @@ Line = tuple[int, bytes]
 """The line's number in the file, from 1, and its text, which is not empty."""
 
 
-class Trouble(NamedTuple):
+class BadLine(NamedTuple):
     """A row of the quarantine without the file. `line` 0: the file as a whole."""
 
     line: int
@@ -48,7 +48,7 @@ class LineReader:
     number of lines with empty ones, `_count`: without."""
 
     file: DataFile
-    troubles: list[Trouble] = field(default_factory=list)
+    troubles: list[BadLine] = field(default_factory=list)
     _passed: int = 0
     _count: int = 0
 
@@ -67,7 +67,7 @@ class LineReader:
         except (OSError, EOFError, isal_zlib.error) as error:  # type: ignore[misc]  # a class, against its stubs
             reason = str(error).partition("\n")[0]
             cut = b"".join(rest)[:RAW_BYTES_MAX].decode(errors="replace")
-            self.troubles.append(Trouble(self._passed + 1, f"from here on the file cannot be read: {reason}", cut))
+            self.troubles.append(BadLine(self._passed + 1, f"from here on the file cannot be read: {reason}", cut))
             return
         if last := b"".join(rest):
             yield from self._lines(last)
@@ -102,9 +102,9 @@ class LineReader:
 
     def _compare(self, md5: str) -> None:
         if md5 != self.file.md5:
-            self.troubles.append(Trouble(0, f"the file has the checksum {md5}, the manifest says {self.file.md5}"))
+            self.troubles.append(BadLine(0, f"the file has the checksum {md5}, the manifest says {self.file.md5}"))
         if self._count != self.file.items:
-            self.troubles.append(Trouble(0, f"the file has {self._count} lines, the manifest counts {self.file.items}"))
+            self.troubles.append(BadLine(0, f"the file has {self._count} lines, the manifest counts {self.file.items}"))
 
 
 def _full(text: bytes, first: int) -> Iterator[Line]:

@@ -33,7 +33,7 @@ def audit(violations: pa.Table | None) -> Section:
         else "No violations. The findings may come from items read at different moments, or only cost storage."
     )
     counts = _summed((f"{row['invariant']} ({row['severity']})", row["count_all"]) for row in counted)
-    titles = _columns("Severity", "Invariant", "Topic", "Queue#", "Offset#", "What was found")
+    titles = _columns("Severity", "Invariant", "Topic", "Queue#", "Offset#", "Finding")
     cells = [
         (row["severity"], row["invariant"], row["topic"], *map(_number, (row["queue"], row["offset"])), row["detail"])
         for row in _first(digests.worst_first(violations))
@@ -225,7 +225,7 @@ def dead_letters(rows: pa.Table | None) -> Section:
 
 
 def cost(rows: pa.Table | None) -> Section:
-    title, about = "Cost", "What the table stores, what storing it costs, and what writing and reading it has cost."
+    title, about = "Cost", "The stored items, their storage cost, and the cost so far of writing and reading them."
     if rows is None:
         return _not_run(title, about, "cost")
     kinds = digests.by_kind(rows)

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from spark.errors import BadInput
 from spark.files import Place
-from spark.tables.versions import FOLDER, Change, Part, Parts, Version, Versions
+from spark.tables.versions import FOLDER, Part, TableParts, TablesChange, Version, Versions
 
 SCRATCH = "_scratch"
 """The folder for data that a run sets aside until it ends."""
@@ -50,7 +50,7 @@ class Tables:
     def path(self, table: str) -> str:
         return str(self.root / table)
 
-    def parts(self, table: str) -> Parts:
+    def parts(self, table: str) -> TableParts:
         return self.newest().parts(table)
 
     def places(self, version: Version, table: str, parts: Collection[str] | None = None) -> list[Place]:
@@ -81,7 +81,7 @@ class Tables:
         rows = ds.dataset([place.located()[1] for place in paths], schema=schema, filesystem=files)
         return rows.to_table(filter=where)
 
-    def commit(self, change: Callable[[Version], Change] | Change) -> Version:
+    def commit(self, change: Callable[[Version], TablesChange] | TablesChange) -> Version:
         """Makes a new version. `change` may depend on the version before, see `Versions.commit`."""
         made = change if callable(change) else lambda _: change
         if not self.root.is_local:
@@ -145,7 +145,7 @@ class Tables:
         self.versions.forget(newest.number)
         return len(unnamed)
 
-    def _demand_files(self, change: Callable[[Version], Change], newest: Version) -> Change:
+    def _demand_files(self, change: Callable[[Version], TablesChange], newest: Version) -> TablesChange:
         """Raises `BadInput` if `tidy` has removed files of this run, because it took too long."""
         made = change(newest)
         parts = [(place, part.files) for place, part in made.put.items() if part] + [*made.added.items()]
@@ -162,7 +162,7 @@ class Tables:
             return
         if any(OURS.fullmatch(each.name) for each in self.root.files()):
             raise BadInput(f"{self.root} has files of tables, but no version of them: {self.root / FOLDER} is missing")
-        self.commit(Change())
+        self.commit(TablesChange())
 
     def _is_of_older_layout(self) -> bool:
         return (self.root / "messages/_SUCCESS").size() is not None

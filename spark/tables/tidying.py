@@ -9,8 +9,8 @@ from uuid import uuid4
 from spark.errors import BadInput
 from spark.files import Place, bundled
 from spark.tables.tables import OURS, SCRATCH, Tables
-from spark.tables.versions import FOLDER, Change, Part, Version
-from spark.tables.writing import PartWriter, Written, read_rows
+from spark.tables.versions import FOLDER, Part, TablesChange, Version
+from spark.tables.writing import PartWriter, WrittenPart, read_rows
 
 FILES_MAX = 8
 """The most small files of a partition before they are joined."""
@@ -18,14 +18,14 @@ _SMALL_BYTES = 32 << 20
 _JOINED_BYTES_MAX = 256 << 20
 _CLOCK = ".now-"
 
-Group = tuple[str, list[str]]
+SmallFiles = tuple[str, list[str]]
 """A partition, and the names of its files to join into one."""
-Joined = tuple[Group, list[Written]]
+Joined = tuple[SmallFiles, list[WrittenPart]]
 
 
-def small_parts(version: Version, table: str) -> list[Group]:
+def small_parts(version: Version, table: str) -> list[SmallFiles]:
     """The groups of files of the table to join."""
-    groups: list[Group] = []
+    groups: list[SmallFiles] = []
     for name, part in sorted(version.parts(table).items()):
         small = [file for file in part.files if file.bytes < _SMALL_BYTES]
         if len(small) > FILES_MAX:
@@ -35,7 +35,7 @@ def small_parts(version: Version, table: str) -> list[Group]:
     return groups
 
 
-def joined(folder: Place, open_writer: Callable[[], PartWriter], group: Group) -> Joined:
+def joined(folder: Place, open_writer: Callable[[], PartWriter], group: SmallFiles) -> Joined:
     """Writes the rows of a group to a new file. `folder`: of the table."""
     part, names = group
     writer = open_writer()
@@ -44,11 +44,11 @@ def joined(folder: Place, open_writer: Callable[[], PartWriter], group: Group) -
     return group, writer.close()
 
 
-def replacement(table: str, results: Iterable[Joined]) -> Callable[[Version], Change]:
+def replacement(table: str, results: Iterable[Joined]) -> Callable[[Version], TablesChange]:
     """The change that replaces the small files by the joined ones. It raises `BadInput` if the small files no longer
     exist."""
 
-    def change(newest: Version) -> Change:
+    def change(newest: Version) -> TablesChange:
         parts = dict(newest.parts(table))
         for (name, names), written in results:
             old = parts[name]
@@ -56,7 +56,7 @@ def replacement(table: str, results: Iterable[Joined]) -> Callable[[Version], Ch
             if len(kept) + len(names) != len(old.files):
                 raise BadInput("another run has joined the same files; nothing is left to do")
             parts[name] = Part((*kept, *(each.file for each in written)), old.made_from)
-        return Change({(table, name): part for name, part in parts.items() if part != newest.parts(table)[name]})
+        return TablesChange({(table, name): part for name, part in parts.items() if part != newest.parts(table)[name]})
 
     return change
 

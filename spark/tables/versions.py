@@ -45,7 +45,7 @@ class Part:
         return {"files": [[*file] for file in self.files], "made_from": self.made_from}
 
 
-class Parts(Mapping[str, Part]):
+class TableParts(Mapping[str, Part]):
     """The partitions of a table, by name. `spelled`: their form in the version's file. Each is parsed on access: a run
     needs a few of many."""
 
@@ -68,10 +68,10 @@ class Version:
     """`tables`: by table, then by partition. Number 0: there was no commit."""
 
     number: int = 0
-    tables: Mapping[str, Parts] = field(default_factory=dict)
+    tables: Mapping[str, TableParts] = field(default_factory=dict)
 
-    def parts(self, table: str) -> Parts:
-        return self.tables.get(table, Parts({}))
+    def parts(self, table: str) -> TableParts:
+        return self.tables.get(table, TableParts({}))
 
     def named(self, places: Iterable[tuple[str, str]] | None = None) -> set[str]:
         """The files of these partitions, each given with its table, or of all, by their path below the root."""
@@ -85,7 +85,7 @@ class Version:
 
 
 @dataclass(slots=True)
-class Change:
+class TablesChange:
     """`put`: new partitions, by table and partition; None removes one. `added`: files added to the existing ones."""
 
     put: dict[tuple[str, str], Part | None] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Versions:
                 return self._read
         raise BadInput(f"{self._folder} cannot be read: versions come and go all the time")
 
-    def commit(self, change: Callable[[Version], Change]) -> tuple[Version, set[str]]:
+    def commit(self, change: Callable[[Version], TablesChange]) -> tuple[Version, set[str]]:
         """Makes the version after the newest one. Calls `change` again if another commit came first; `change` may
         raise. Returns the new version, and the files that it no longer names."""
         for _ in range(_TRIES_MAX):
@@ -147,7 +147,7 @@ class Versions:
         return self._root / self.path(number)
 
 
-def _changed(before: Version, change: Change) -> dict[str, Parts]:
+def _changed(before: Version, change: TablesChange) -> dict[str, TableParts]:
     tables = {table: dict(parts.spelled) for table, parts in before.tables.items()}
     for (table, name), part in change.put.items():
         parts = tables.setdefault(table, {})
@@ -156,9 +156,9 @@ def _changed(before: Version, change: Change) -> dict[str, Parts]:
             parts[name] = part.spelled()
     for (table, name), files in change.added.items():
         parts = tables.setdefault(table, {})
-        old = Parts(parts).get(name, Part())
+        old = TableParts(parts).get(name, Part())
         parts[name] = Part((*old.files, *files), old.made_from).spelled()
-    return {table: Parts(parts) for table, parts in tables.items()}
+    return {table: TableParts(parts) for table, parts in tables.items()}
 
 
 def _spelled(version: Version) -> bytes:
@@ -167,11 +167,11 @@ def _spelled(version: Version) -> bytes:
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
 
-def _tables(place: Place) -> dict[str, Parts]:
+def _tables(place: Place) -> dict[str, TableParts]:
     try:
         spelled = orjson.loads(place.read())
         if (layout := spelled["layout"]) != _LAYOUT:
             raise BadInput(f"{place} is of layout {layout}; this release reads layout {_LAYOUT}")
-        return {table: Parts(parts) for table, parts in spelled["tables"].items()}
+        return {table: TableParts(parts) for table, parts in spelled["tables"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadInput(f"{place} does not tell the files of the tables: {error}") from error

@@ -21,7 +21,7 @@ _HELD_BYTES_MAX = 64 << 20
 _COMPRESSION = {"compression": "zstd", "compression_level": 1}
 
 
-class Written(NamedTuple):
+class WrittenPart(NamedTuple):
     table: str
     part: str
     file: File
@@ -76,7 +76,7 @@ class PartWriter:
         self._rows[part, ""] = 0
         self._open[part, ""] = self._opened(part, "", schema)
 
-    def close(self) -> list[Written]:
+    def close(self) -> list[WrittenPart]:
         for to in list(self._held):
             self._flush(to)
         written = []
@@ -85,7 +85,7 @@ class PartWriter:
             place = self._root / self._table / part / name
             if self._is_named:
                 place.sync()  # before a version names it
-            written.append(Written(self._table, part, File(name, self._rows[part, prefix], place.size() or 0)))
+            written.append(WrittenPart(self._table, part, File(name, self._rows[part, prefix], place.size() or 0)))
         return written
 
     def _flush(self, to: tuple[str, str]) -> None:
@@ -129,7 +129,7 @@ def read_rows(paths: Iterable[Place], columns: list[str] | None = None) -> Itera
                 yield from file.iter_batches(row_groups=[group], columns=columns)
 
 
-def as_parts(written: Iterable[Written]) -> Mapping[tuple[str, str], tuple[File, ...]]:
+def as_parts(written: Iterable[WrittenPart]) -> Mapping[tuple[str, str], tuple[File, ...]]:
     """The files that tasks have written, by table and partition."""
     grouped: dict[tuple[str, str], list[File]] = {}
     for table, part, file in written:

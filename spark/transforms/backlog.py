@@ -132,7 +132,7 @@ def _as_retry(retry: Column) -> Column:
 
 def _with_counts(standing: DataFrame, now_ms: int) -> DataFrame:
     """With the counts of `schemas.BACKLOG`. Messages of expired leases, due retries and messages set aside count as
-    ready; messages that expired before a pop took them do not. Of a dropped consumer only the dead letters count."""
+    ready; messages that expired before a pop took them do not. For a dropped consumer, only the dead letters count."""
     none, owing, noted = F.lit(0).cast("long"), F.col("owing"), F.col("noted")
     holds = ~F.col("is_forgotten")
 

@@ -13,7 +13,7 @@ import pytest
 from zstandard import backend_c  # type: ignore[attr-defined]
 
 from infra import packaging
-from infra.packaging import MACHINE, Package, is_wanted, loadable
+from infra.packaging import MACHINE, Package, is_wanted, stripped
 from tests.support.ministack import ROOT
 
 PACKAGE_BYTES_MAX = 5_000_000
@@ -143,7 +143,7 @@ def test_symbols_are_cut_off_a_binary() -> None:
     whole = Path(backend_c.__file__).read_bytes()
     if not whole.startswith(b"\x7fELF"):
         pytest.skip("the binaries of this machine are no ELF files")
-    cut = loadable(whole)
+    cut = stripped(whole)
     assert len(cut) < len(whole) / 5
     assert cut[64:] == whole[64 : len(cut)]
-    assert loadable(cut) == cut
+    assert stripped(cut) == cut

@@ -10,6 +10,7 @@ from chalicelib.core.consuming.request import Pop
 from chalicelib.core.store import Range
 from chalicelib.core.store.paging import positions_of
 from chalicelib.core.table import keys
+from chalicelib.core.table.writes import key_of
 from chalicelib.service import Service
 from tests.history.caller import PADDED, Caller
 from tests.history.facts import Place
@@ -47,12 +48,16 @@ def take_all(caller: Caller, group: str) -> set[Place]:
 
 def read_dead(service: Service, topic: Topic, group: str, history: History) -> None:
     """The dead letters of a group, and how many its cursors count."""
-    partition = keys.dead_partition(topic.id, service.env.catalogue.group(topic, group).id)
+    name, _, consumer_id = group.partition("@")
+    partition = keys.dead_partition(topic.id, service.env.catalogue.group(topic, name).id)
     letters = service.env.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
+    consumer = keys.consumer(consumer_id) if consumer_id else ""
+    letters = [letter for letter in letters if keys.place_of_dead(key_of(letter))[2] == consumer]
     history.dead[group] = {place_of(letter["sk"]): letter["attempts"] for letter in letters}
     history.reasons[group] = {place_of(letter["sk"]): letter["reason"] for letter in letters}
     history.dead_ms[group] = {place_of(letter["sk"]): letter["dead_at_ms"] for letter in letters}
-    history.counted[group] = service.dead_letters.redrive.remaining(topic, group)
+    if not consumer:  # counts are of whole groups
+        history.counted[group] = service.dead_letters.redrive.remaining(topic, group)
 
 
 def place_of(sort_key: str) -> Place:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from chalicelib.core.base.errors import StoreUnavailable, TransactionEnded, TransactionNotFound
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.transactions.request import Begin
+from chalicelib.core.transactions.half import Begin
 from chalicelib.service import Service
 from tests.history.caller import PADDED, Record
 from tests.history.case import Case

@@ -15,10 +15,10 @@ from chalicelib.api.admission import Demand
 from chalicelib.core.base.errors import StoreUnavailable, TransactionEnded
 from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS
 from chalicelib.core.store import Outcome, Store
+from chalicelib.core.store.dynamodb.expressions import outbox_put
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.values import outbox_put
 from chalicelib.core.table.writes import Item, Write
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from tests.store.conftest import TABLE, dynoxide_store, memory_store, moto_store, transact
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
@@ -437,7 +437,7 @@ def test_of_a_commit_and_a_rollback_at_once_one_wins(client: Client, topic: Topi
 
 
 def test_a_group_is_pushed_and_a_failing_consumer_slows_down(client: Client, topic: Topic, clock: Clock) -> None:
-    consumer = Consumer([Answer(500)])
+    consumer = Consumer([ConsumerResponse(500)])
     pushing = Client(client.store, clock, uuid4().int, consumer.outside())
     group = Topic(pushing, topic.name).group("called", push={"url": "https://a.example/", "batch": 2}, backoff_ms=[900])
     secret_id = pushing.post(f"{group.path}/push/secrets").json["secret_id"]

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import NACK_DELAY_MS_MAX
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from tests.http.pushed import URL, client, consumer, group, run
 from tests.http.test_metrics import Scrape
 from tests.support.client import Group, Topic, bodies
@@ -52,8 +52,8 @@ def test_an_answer_in_the_two_hundreds_acks_all(topic: Topic, group: Group, cons
     topic.produce(*map(str, range(25)))
     group.change(push={"url": URL, "batch": 5})
     consumer.answers = [
-        *(Answer(200, b"thanks"), Answer(204), Answer(299, b'{"batchItemFailures": []}')),
-        *(Answer(200, b'["batchItemFailures"]'), Answer(200, b'{"has": "no batchItemFailures"}')),
+        *(ConsumerResponse(200, b"thanks"), ConsumerResponse(204), ConsumerResponse(299, b'{"batchItemFailures": []}')),
+        *(ConsumerResponse(200, b'["batchItemFailures"]'), ConsumerResponse(200, b'{"has": "no batchItemFailures"}')),
     ]
     run(group)
     assert [len(batch) for batch in consumer.bodies] == [5] * 5
@@ -76,20 +76,23 @@ def test_a_function_gets_the_same_and_acks_by_returning(topic: Topic, consumer: 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer(500, b"oops"), "status 500"),
-        (Answer(300), "status 300"),
-        (Answer(199), "status 199"),
-        (Answer.missing("no answer within 10000 ms"), "no answer within 10000 ms"),
-        (Answer(200, b'{"batchItemFailures": 1}'), "status 200, but batchItemFailures is 1, not a list"),
-        (Answer(200, b'{"batchItemFailures": ['), "status 200, but its body with batchItemFailures is not JSON"),
+        (ConsumerResponse(500, b"oops"), "status 500"),
+        (ConsumerResponse(300), "status 300"),
+        (ConsumerResponse(199), "status 199"),
+        (ConsumerResponse.missing("no answer within 10000 ms"), "no answer within 10000 ms"),
+        (ConsumerResponse(200, b'{"batchItemFailures": 1}'), "status 200, but batchItemFailures is 1, not a list"),
+        (
+            ConsumerResponse(200, b'{"batchItemFailures": ['),
+            "status 200, but its body with batchItemFailures is not JSON",
+        ),
         (failing({"itemIdentifier": "other"}), "names no message of the call"),
         (failing({"itemIdentifier": ""}), "names no message of the call"),
         (failing({"messageId": "other"}), "names no message of the call"),
-        (Answer(200, b'{"batchItemFailures": ["a"]}'), "names no message of the call"),
+        (ConsumerResponse(200, b'{"batchItemFailures": ["a"]}'), "names no message of the call"),
     ],
 )
 def test_any_other_answer_nacks_all_with_its_reason(
-    topic: Topic, group: Group, consumer: Consumer, answer: Answer, reason: str
+    topic: Topic, group: Group, consumer: Consumer, answer: ConsumerResponse, reason: str
 ) -> None:
     group.change(max_attempts=1)
     topic.produce("a", "b")
@@ -133,7 +136,7 @@ def test_a_report_that_cannot_be_understood_is_a_failed_call(
     group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000], max_attempts=2)
     first, _ = topic.produce("a", "b")
     report = report.replace(b"{}", first["message_id"].encode())
-    consumer.otherwise = Answer(200, b'{"batchItemFailures": %b}' % report)
+    consumer.otherwise = ConsumerResponse(200, b'{"batchItemFailures": %b}' % report)
     run(group)
     assert [call.messages[0]["attempt"] for call in consumer.calls] == [1, 2]
     assert clock.now() >= START_MS + 5_000
@@ -146,7 +149,7 @@ def test_a_report_whose_name_is_spelled_with_escapes_counts(topic: Topic, group:
     group.change(max_attempts=1)
     first, _ = topic.produce("a", "b")
     spelled = b'{"batch\\u0049temFailures": [{"itemIdentifier": "%b"}]}' % first["message_id"].encode()
-    consumer.answers = [Answer(200, spelled)]
+    consumer.answers = [ConsumerResponse(200, spelled)]
     run(group)
     assert bodies(topic.client.get(f"{group.path}/dead").json["messages"]) == ["a"]
 
@@ -194,7 +197,7 @@ def test_a_report_during_trouble_with_the_store_loses_nothing(
 ) -> None:
     _, b = topic.produce("a", "b")
 
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         consumer.react, store.before = None, refusing_a_write(store)
         return failing({"itemIdentifier": b["message_id"]})
 
@@ -212,7 +215,7 @@ def test_what_a_call_has_acked_is_settled_though_the_next_pop_fails(
     group.change(push={"url": URL, "batch": 1})
     topic.produce("a", "b")
 
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         store.before = refusing_a_write(store)
         return OK
 
@@ -258,9 +261,9 @@ def test_a_retry_after_delays_the_next_call(
     topic.produce("a", "b")
     at: list[int] = []
 
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         at.append(clock.now() - START_MS)
-        return OK if at[1:] else Answer(503, retry_after=header)
+        return OK if at[1:] else ConsumerResponse(503, retry_after=header)
 
     consumer.react = answer
     run(group)
@@ -271,7 +274,7 @@ def test_a_410_pauses_the_group_and_counts_no_attempt(
     store: TroubledStore, topic: Topic, group: Group, consumer: Consumer
 ) -> None:
     topic.produce("a", "b")
-    consumer.answers = [Answer(410)]
+    consumer.answers = [ConsumerResponse(410)]
     run(group)
     assert (group.progress()["paused"], group.totals()) == (True, (2, 0, 0, 0))
     before = store.meter.write_units
@@ -284,10 +287,10 @@ def test_a_410_pauses_the_group_and_counts_no_attempt(
 
 
 def test_a_410_of_an_old_url_does_not_pause_a_new_one(topic: Topic, group: Group, consumer: Consumer) -> None:
-    def moved(_call: Any) -> Answer:
+    def moved(_call: Any) -> ConsumerResponse:
         consumer.react = None
         group.change(push={"url": "https://new.example/"})
-        return Answer(410)
+        return ConsumerResponse(410)
 
     topic.produce("a")
     consumer.react = moved
@@ -299,11 +302,11 @@ def test_a_410_of_an_old_url_does_not_pause_a_new_one(topic: Topic, group: Group
 def test_a_410_does_not_pause_a_group_that_is_made_again_meanwhile(
     topic: Topic, group: Group, consumer: Consumer
 ) -> None:
-    def made_again(_call: Call) -> Answer:
+    def made_again(_call: Call) -> ConsumerResponse:
         consumer.react = None
         group.delete()
         topic.group("billing", push={"url": URL})
-        return Answer(410)
+        return ConsumerResponse(410)
 
     topic.produce("a")
     consumer.react = made_again

@@ -13,7 +13,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.consuming import claim
 from chalicelib.push.courier import Courier
 from chalicelib.push.dispatcher import RUN_MS
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from tests.http.pushed import URL, client, consumer, group, run
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import START_MS, Clock
@@ -24,7 +24,7 @@ __all__ = ["client", "consumer", "group"]
 
 
 def test_the_next_call_goes_by_a_push_that_is_new(topic: Topic, group: Group, consumer: Consumer) -> None:
-    def changed(_call: Call) -> Answer:
+    def changed(_call: Call) -> ConsumerResponse:
         consumer.react = None
         group.change(push={"url": URL, "batch": 1})
         topic.produce("b", "c")
@@ -41,7 +41,7 @@ def test_a_slot_that_is_one_too_many_makes_no_further_call(topic: Topic, consume
     under_way: list[int] = []
     seen: list[int] = []
 
-    def called(_call: Call) -> Answer:
+    def called(_call: Call) -> ConsumerResponse:
         under_way.append(1)
         seen.append(len(under_way))
         if len(seen) == 1:
@@ -72,7 +72,7 @@ def test_an_ordered_group_calls_with_no_later_message_before_a_failed_one(
 ) -> None:
     group = topic.group("billing", push={"url": URL, "batch": 1, "concurrency": 5}, ordered=True, backoff_ms=[1_000])
     topic.produce("a", "b", "c")
-    consumer.answers = [Answer(200), Answer(500)]
+    consumer.answers = [ConsumerResponse(200), ConsumerResponse(500)]
     run(group)
     assert consumer.bodies == [["a"], ["b"], ["b"], ["c"]]
 
@@ -152,9 +152,9 @@ def test_a_consumer_that_fails_is_called_less_and_less(topic: Topic, consumer: C
     topic.produce(*map(str, range(100)))
     at: list[int] = []
 
-    def fail(_call: Any) -> Answer:
+    def fail(_call: Any) -> ConsumerResponse:
         at.append(clock.now() - START_MS)
-        return Answer(500)
+        return ConsumerResponse(500)
 
     consumer.react = fail
     while clock.now() < START_MS + 200_000:
@@ -171,9 +171,9 @@ def test_the_pause_begins_anew_after_a_success(topic: Topic, consumer: Consumer,
     topic.produce("a", "b", "c")
     at: list[int] = []
 
-    def answer(_call: Any) -> Answer:
+    def answer(_call: Any) -> ConsumerResponse:
         at.append(clock.now() - START_MS)
-        return Answer(500 if len(at) in (1, 3) else 200)
+        return ConsumerResponse(500 if len(at) in (1, 3) else 200)
 
     consumer.react = answer
     run(group)
@@ -183,7 +183,7 @@ def test_the_pause_begins_anew_after_a_success(topic: Topic, consumer: Consumer,
 
 def test_other_groups_are_called_while_one_pauses(topic: Topic, group: Group, consumer: Consumer) -> None:
     other = topic.group("shipping", push={"url": "https://ship.example/"})
-    consumer.react = lambda call: Answer(500 if call.url == URL else 200)
+    consumer.react = lambda call: ConsumerResponse(500 if call.url == URL else 200)
     topic.produce("a", "b")
     run(group)
     assert other.totals() == (0, 0, 0, 0)
@@ -199,7 +199,7 @@ def test_a_run_begins_no_call_when_its_time_is_over_and_settles_the_last(
     group.change(push={"url": URL, "batch": 1})
     topic.produce("a", "b")
 
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         clock.sleep(RUN_MS)
         return OK
 
@@ -212,7 +212,7 @@ def test_a_run_begins_no_call_when_its_time_is_over_and_settles_the_last(
 def test_a_group_that_is_paused_or_pushed_no_more_is_not_called_again(
     store: TroubledStore, topic: Topic, group: Group, consumer: Consumer, settings: Any
 ) -> None:
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         group.change(**settings)
         return OK
 
@@ -225,7 +225,7 @@ def test_a_group_that_is_paused_or_pushed_no_more_is_not_called_again(
 
 
 def test_a_run_meets_a_group_that_was_made_again_without_a_push(topic: Topic, group: Group, consumer: Consumer) -> None:
-    def answer(_call: Call) -> Answer:
+    def answer(_call: Call) -> ConsumerResponse:
         group.delete()
         topic.group("billing")
         return OK
@@ -362,7 +362,7 @@ def test_it_sees_that_too_after_it_has_waited_for_a_retry_or_the_rate(
 ) -> None:
     topic.group("billing", push={"url": URL, "batch": 100}, **settings)
     topic.produce(*(["a"] * 120))
-    consumer.answers = [Answer(500)] if "backoff_ms" in settings else []
+    consumer.answers = [ConsumerResponse(500)] if "backoff_ms" in settings else []
     clock.at(START_MS + 1_200, lambda: topic.produce("late"))
     topic.client.api.service.pushing.run("orders")
     assert consumer.bodies[-1] == ["late"]
@@ -377,7 +377,7 @@ def test_a_run_of_a_deleted_topic_ends(topic: Topic, group: Group) -> None:
 def test_a_run_ends_quietly_when_what_it_serves_is_deleted(
     topic: Topic, group: Group, consumer: Consumer, caplog: pytest.LogCaptureFixture, has_topic: bool
 ) -> None:
-    def delete(_call: Call) -> Answer:
+    def delete(_call: Call) -> ConsumerResponse:
         other = group.seen_by(topic.client.another())
         other.delete() if has_topic else other.client.delete(topic.path)
         return OK
@@ -423,7 +423,7 @@ def test_a_defect_in_a_call_is_a_failed_call_that_holds_nothing(
     group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000])
     topic.produce("a")
 
-    def once(_call: Call) -> Answer:
+    def once(_call: Call) -> ConsumerResponse:
         consumer.react = None
         raise ImportError("partially initialized module")
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 from chalicelib.core.base.limits import EXPIRED_KEPT_MS, RETENTION_MS_MIN
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.catalogue.zones import Zones
-from chalicelib.core.store.dynamodb import table
+from chalicelib.core.store.dynamodb import boto
 from chalicelib.service import Service
 from tests.history import checker
 from tests.history.facts import NEVER_MS, Place
@@ -94,7 +94,7 @@ def summary(counts: Counter[str]) -> str:
 def play(endpoint: str, plan: Plan, folder: Path) -> Report:
     """`endpoint`: of an emulator. `folder`: empty, for the journals."""
     with closing(client_of(endpoint)) as client:
-        table.ensure(client, TABLE)
+        boto.ensure(client, TABLE)
     between = Proxy(endpoint, plan.faults, plan.seed)
     with instance(endpoint) as service:
         topic = _prepared(service, plan, folder)

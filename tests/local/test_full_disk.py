@@ -16,8 +16,8 @@ from chalicelib.api import OPERATIONS
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import KIB
 from chalicelib.core.table.writes import Key
-from chalicelib.core.telemetry.lines import PUSH, SWEEP
 from chalicelib.core.telemetry.record import Record, recording
+from chalicelib.core.telemetry.telemetry import PUSH, SWEEP
 from chalicelib.doors.mqhttp.calls import CALLS
 from chalicelib.doors.sqs.actions import ACTIONS
 from chalicelib.doors.sqs.door import OPERATION

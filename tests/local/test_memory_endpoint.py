@@ -12,8 +12,8 @@ from boto3.dynamodb.conditions import Key as Attribute
 from boto3.dynamodb.types import TypeSerializer
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.core.store.dynamodb import table
-from chalicelib.core.store.dynamodb.values import typed_item
+from chalicelib.core.store.dynamodb import boto
+from chalicelib.core.store.dynamodb.expressions import typed_item
 from chalicelib.core.table.writes import Key
 from local import endpoint
 from local.memory.dynamodb_api import ITEMS_AT_ONCE, DynamoApi
@@ -48,7 +48,7 @@ def ours(store: MemoryStore) -> Iterator[DynamoDBClient]:
 @pytest.fixture(scope="module")
 def emulator(dynoxide: str) -> Iterator[DynamoDBClient]:
     client = client_of(dynoxide)
-    table.ensure(client, TABLE)
+    boto.ensure(client, TABLE)
     for item in ITEMS:
         client.put_item(TableName=TABLE, Item=typed_item(item))
     yield client

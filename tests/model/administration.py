@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
@@ -74,12 +73,9 @@ class Administration(Pair):
     def knows(self, instance: int, name: str) -> bool:
         """Whether the instance knows the topic as it is. It learns it, unless the topic is deleted."""
         if self.is_stale(instance, name) and name in self.model.topics:
-            self._look_at(instance, name)
+            assert self.clients[instance].get(f"/topics/{name}").json == self.model.topics[name].shown(self.now)
             del self.stale_until_ms[instance, name]
         return not self.is_stale(instance, name)
-
-    def _look_at(self, instance: int, name: str) -> None:
-        assert self.clients[instance].get(f"/topics/{name}").json == self.model.topics[name].shown(self.now)
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -285,8 +281,3 @@ class Administration(Pair):
 def one_of(kinds: dict[str, int]) -> st.SearchStrategy[str]:
     """A kind of step, as often as it says."""
     return st.sampled_from([kind for kind, often in kinds.items() for _ in range(often)])
-
-
-def flat(limits: dict[str, list[int]]) -> Iterator[int]:
-    for instants in limits.values():
-        yield from instants

@@ -182,10 +182,7 @@ class Calls(Consumers):
         self.sweep(instance, data.draw(st.sampled_from(SWEEPS)))
 
     def approach(self, _: int, data: st.DataObject) -> None:
-        limits = self.limits()
-        ahead = [limits[kind] for kind in ("leases", "lives") if kind in limits]
-        near = sorted({at_ms for at_ms in [*self._limits(), *(at for own in ahead for at in own)] if at_ms > self.now})
-        if near:
+        if near := sorted({at_ms for at_ms in self._limits() if at_ms > self.now}):
             self.sleep_until(data.draw(st.sampled_from(near[:8])), data)
 
     def _limits(self) -> Iterator[int]:
@@ -194,6 +191,9 @@ class Calls(Consumers):
         for half in self.halves.values():
             if half.state == UNDECIDED:
                 yield from (half.check_at_ms, half.rollback_at_ms)
+        yield from self.limits().get("leases", ())
+        for topic in self.model.topics.values():
+            yield from topic.ends.values()
 
     @contextmanager
     def _happening(self, at_ms: int, act: Callable[[], None]) -> Iterator[None]:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.model.cursor import COUNTS, EITHER, LOST, Letter
 from tests.model.group import Group, Place
-from tests.model.messages import Messages
-from tests.model.messages import limits as page_limits
+from tests.model.messages import Messages, page_limits
 from tests.model.model import altered
 from tests.model.pair import path_of
 from tests.model.pop import Asked, Pop
@@ -99,8 +98,8 @@ class Consumers(Messages):
         place = self.touch(data.draw(st.sampled_from(there))) if there else self.place(data)
         self._settle(instance, place, data)
 
-    def _settle(self, instance: int, at: tuple[str, str], data: st.DataObject) -> None:
-        verb, receipts = data.draw(st.sampled_from(VERBS)), data.draw(self._receipts(*at))
+    def _settle(self, instance: int, at: tuple[str, str], data: st.DataObject, verbs: tuple[str, ...] = VERBS) -> None:
+        verb, receipts = data.draw(st.sampled_from(verbs)), data.draw(self._receipts(*at))
         reason, delay_ms = data.draw(st.sampled_from(REASONS)), data.draw(st.sampled_from(self.RETRIES))
         invisible_ms = data.draw(st.sampled_from(self.LEASES))
         about: dict[str, Json] = {
@@ -173,9 +172,14 @@ class Consumers(Messages):
 
     # -- dead letters -------------------------------------------------------------------------------------------------
 
+    def _place_of_dead(self, data: st.DataObject) -> tuple[str, str]:
+        """Mostly a group that has some."""
+        there = [(topic.name, group.name) for topic, group in self.model.groups() if letters_of(group)]
+        return self.touch(data.draw(st.sampled_from([*3 * there, self.place(data)])))
+
     def list_dead(self, instance: int, data: st.DataObject) -> None:
         """But for those whose messages may be removed."""
-        place, limit = self.place(data), data.draw(page_limits)
+        place, limit = self._place_of_dead(data), data.draw(page_limits)
         path = f"{path_of(*place)}/dead"
         answer = self.clients[instance].get(path, limit=limit)
         if self.is_refused(answer, *place):
@@ -192,8 +196,18 @@ class Consumers(Messages):
             assert letter.from_ms <= dead_at_ms <= letter.to_ms
 
     def redrive(self, instance: int, data: st.DataObject) -> None:
+        """If there are none, some die before; and perhaps somebody pops afterwards."""
+        place = self._place_of_dead(data)
+        if self.model.missing(*place) is None and not letters_of(self.group(*place)):
+            self._pop(instance, place, {"max_messages": 2})
+            self._settle(instance, place, data, verbs=("bury",))
+        self._redrive(instance, place, data)
+        if data.draw(st.booleans()):
+            self._pop(1 - instance, place, data.draw(self.POPS))
+
+    def _redrive(self, instance: int, place: tuple[str, str], data: st.DataObject) -> None:
         """All the dead, or some of them: all of these, or none."""
-        place, are_all = self.place(data), data.draw(st.booleans())
+        are_all = data.draw(st.booleans())
         path, client = f"{path_of(*place)}/dead/redrive", self.clients[instance]
         if self.model.missing(*place):
             assert self.is_refused(client.post(path, **({} if are_all else {"message_ids": ["x"]})), *place)
@@ -217,9 +231,10 @@ class Consumers(Messages):
         assert (answer.status, answer.json) == (200, {"redriven": len(back), "remaining": len(letters_of(group))})
 
     def purge_dead(self, instance: int, data: st.DataObject) -> None:
-        place = self.place(data)
-        answer = self.clients[instance].delete(f"{path_of(*place)}/dead")
-        if not self.is_refused(answer, *place):
+        """It is rare."""
+        place, is_meant = self.place(data), data.draw(st.integers(0, 3))
+        answer = self.clients[instance].delete(f"{path_of(*place)}/dead") if is_meant == 3 else None
+        if answer and not self.is_refused(answer, *place):
             assert answer.json == {"purged": sum(cursor.purge() for cursor in self.group(*place).cursors)}
 
 

@@ -18,7 +18,7 @@ from tests.model.topic import Look, Topic, Waiting
 from tests.model.values import Json
 from tests.support.client import Answer
 
-limits = st.sampled_from([1, 1, 2, 3, 100])
+page_limits = st.sampled_from([1, 1, 2, 3, 100])
 
 
 @dataclass
@@ -178,7 +178,7 @@ class Messages(Administration):
 
     def list_waiting(self, instance: int, data: st.DataObject) -> None:
         """All that waits is listed, by due time, and counted in each of the queues."""
-        (name, _), limit, client = self.place(data), data.draw(limits), self.clients[instance]
+        (name, _), limit, client = self.place(data), data.draw(page_limits), self.clients[instance]
         if not self.knows(instance, name):
             return
         answer = client.get(f"/topics/{name}/delayed", limit=limit)
@@ -225,7 +225,7 @@ class Messages(Administration):
     def read_a_queue(self, instance: int, data: st.DataObject) -> None:
         """From an offset or an instant, near an end of what can be read, or from the start."""
         name, _ = self.place(data)
-        queue, limit = data.draw(st.integers(0, 4)), data.draw(limits)
+        queue, limit = data.draw(st.integers(0, 4)), data.draw(page_limits)
         if not self.knows(instance, name):
             return
         where, topic = {}, self.model.topics.get(name)
@@ -244,7 +244,7 @@ class Messages(Administration):
         self._perhaps_to_the_end(instance, data)
 
     def read_all_queues(self, instance: int, data: st.DataObject) -> None:
-        (name, _), limit = self.place(data), data.draw(limits)
+        (name, _), limit = self.place(data), data.draw(page_limits)
         at_ms = self.instant(name, data)
         if not self.knows(instance, name):
             return
@@ -286,7 +286,7 @@ class Messages(Administration):
     def read_by_key(self, instance: int, data: st.DataObject) -> None:
         """All pages. One may have fewer than its limit: of an entry that was made twice, one is in no log. In one
         millisecond, what two instances have stored comes in any order."""
-        (name, _), key, limit = self.place(data), data.draw(st.sampled_from(self.KEYS)), data.draw(limits)
+        (name, _), key, limit = self.place(data), data.draw(st.sampled_from(self.KEYS)), data.draw(page_limits)
         if not self.knows(instance, name):
             return
         path, query = f"/topics/{name}/messages", {"key": key, "limit": limit}

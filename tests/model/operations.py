@@ -35,6 +35,15 @@ STEPS = {
     "list_topics": 1,
 }
 """What a step may be, and how often."""
+PROBES = {
+    "leases": "pop",
+    "windows": "pop",
+    "ages": "check",
+    "looks": "produce",
+    "waits": "pop",
+    "repeats": "repeat",
+}
+"""The step that looks at a limit."""
 RANKS = {"popped": 0, "extended": 1}
 """What comes first of one delivery within a millisecond."""
 
@@ -216,11 +225,13 @@ class Operations(Consumers):
     def wait(self, _: int, data: st.DataObject) -> None:
         self.clock.sleep(data.draw(st.sampled_from([1, 500, 1_000, 2_000, 5_001, 60_000, DEDUP_MS])))
 
-    def approach(self, _: int, data: st.DataObject) -> None:
+    def approach(self, instance: int, data: st.DataObject) -> None:
+        """Waits for something to end or to begin, or nearly, and looks at it."""
         limits = self.limits()
-        kinds = ("leases", "leases", "windows", "ages", "looks", "waits", "repeats")
-        if ahead := [limits[kind] for kind in kinds if limits.get(kind)]:
-            self.sleep_until(data.draw(st.sampled_from(data.draw(st.sampled_from(ahead))[:4])), data)
+        if known := [kind for kind in PROBES if limits.get(kind)]:
+            kind = data.draw(st.sampled_from(known))
+            self.sleep_until(data.draw(st.sampled_from(limits[kind][:4])), data)
+            getattr(self, PROBES[kind])(instance, data)
 
     # -- views --------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ STEPS = {
     "produce": 4,
     "produce_for_later": 2,
     "wait": 5,
-    "approach": 2,
+    "approach": 4,
     "change_group": 3,
     "replace_group": 1,
     "put_a_topic": 1,
@@ -30,8 +30,11 @@ STEPS = {
     "list_dead": 2,
     "redrive": 2,
     "purge_dead": 1,
+    "purge_waiting": 1,
 }
 """What a step may be, and how often."""
+PROBES = {"leases": "pop", "waits": "pop", "repeats": "repeat"}
+"""The step that looks at a limit."""
 WAITS_MS = (1, 499, 500, 1_000, 2_000, 5_001, 10_000, 30_000, 270_000, 700_000)
 
 
@@ -92,10 +95,22 @@ class Topics(Consumers):
     def wait(self, _: int, data: st.DataObject) -> None:
         self.clock.sleep(data.draw(st.sampled_from(WAITS_MS)))
 
-    def approach(self, _: int, data: st.DataObject) -> None:
+    def approach(self, instance: int, data: st.DataObject) -> None:
+        """Waits for something to end or to begin, or nearly, and looks at it."""
         limits = self.limits()
-        if ahead := [limits[kind] for kind in ("leases", "waits", "repeats") if limits.get(kind)]:
-            self.sleep_until(data.draw(st.sampled_from(data.draw(st.sampled_from(ahead))[:3])), data)
+        if known := [kind for kind in PROBES if limits.get(kind)]:
+            kind = data.draw(st.sampled_from(known))
+            self.sleep_until(data.draw(st.sampled_from(limits[kind][:3])), data)
+            getattr(self, PROBES[kind])(instance, data)
+
+    def purge_waiting(self, instance: int, data: st.DataObject) -> None:
+        """A group is purged while a message waits, which then comes into the log."""
+        topic, name = self.place(data)
+        if self.model.missing(topic) is None and self.knows(instance, topic):
+            self._produce(instance, topic, [{"delay_ms": 500}, {}])
+            self._reset(instance, topic, name, "now")
+            self.clock.sleep(500)
+            self._pop(1 - instance, (topic, name), data.draw(self.POPS))
 
     def put_a_topic(self, instance: int, data: st.DataObject) -> None:
         name, queues = data.draw(st.sampled_from(self.TOPICS)), data.draw(st.sampled_from([1, 2, 3]))

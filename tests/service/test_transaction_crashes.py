@@ -10,8 +10,7 @@ from chalicelib.core.base.errors import TransactionEnded, TransactionNotFound
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.store import Keys
 from chalicelib.core.table.writes import Item, Refused
-from chalicelib.core.transactions.half import TransactionId, Undecided
-from chalicelib.core.transactions.request import Begin
+from chalicelib.core.transactions.half import Begin, TransactionId, Undecided
 from chalicelib.service import Service
 from tests.support.stopping import Stage, die_after, finish, requests_of, stop_after
 

@@ -11,7 +11,7 @@ from chalicelib.core.admin.groups import OneQueue
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.consuming.request import Pop
 from chalicelib.service import Service
-from tests.history.caller import Caller
+from tests.history.caller import Caller, named
 from tests.history.facts import Delivered
 from tests.simulation.expiry import CONSUMERS_LULL
 from tests.simulation.requests import Replier
@@ -87,7 +87,7 @@ class Consumer(Actor):
         if twin and self._group in twin.groups:
             service = twin.instance()
             twin.caller(service).ack(got[:2], self._group)
-        others = [group for group in self._world.groups if group != self._group]
+        others = [group for group in self._world.groups if named(group) != named(self._group)]
         if others:
             caller.ack(got[:2], self._random.choice(others))
 

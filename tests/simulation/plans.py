@@ -49,6 +49,8 @@ class Plan:
     """Approximate sizes of messages; the payloads of the largest are stored outside of the log."""
     queues: int = 2
     groups: int = 1
+    broadcast_to: tuple[str, ...] = ()
+    """The consumers of each group, if it is a broadcast group."""
     late_groups: int = 0
     """Made while messages come in."""
     resets: int = 0
@@ -168,6 +170,18 @@ class Plan:
         return self.skew_ms + self.set_back_ms
 
 
+BROADCAST = Plan(
+    broadcast_to=("ann", "bob", "eve"),
+    consumers=6,
+    pops=8,
+    max_attempts=4,
+    burials=0.1,
+    delayed=0.2,
+    meddlers=2,
+    sweepers=1,
+    small_pages=True,
+)
+"""For bugs that show where each of several consumers gets every message."""
 TWINS = Plan(
     twins=True,
     shared=0.7,

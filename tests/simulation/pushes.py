@@ -16,7 +16,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.catalogue.backoff import Backoff
 from chalicelib.core.catalogue.push import Push
 from chalicelib.push import dispatcher, slots
-from chalicelib.push.outside import Answer, Outside
+from chalicelib.push.outside import ConsumerResponse, Outside
 from chalicelib.service import Service
 from tests.history.caller import PADDED
 from tests.history.facts import Called, Settled
@@ -89,7 +89,7 @@ class Consumer:
     def outside(self) -> Outside:
         return Outside(post=_no_webhook, invoke=self.invoke, wake=self._wake, crew=lambda: Crew(self._world))
 
-    def invoke(self, _function: str, body: bytes, timeout_ms: int) -> Answer:
+    def invoke(self, _function: str, body: bytes, timeout_ms: int) -> ConsumerResponse:
         history = self._world.history
         messages = orjson.loads(body)["messages"]
         bodies = {(each["queue"], each["offset"]): each["body"].split(PADDED)[0] for each in messages}
@@ -98,20 +98,20 @@ class Consumer:
         self._world.sleep(min(takes_ms, timeout_ms))
         call.at_ms = self._world.now
         if takes_ms > timeout_ms:
-            return Answer.missing("no answer")
+            return ConsumerResponse.missing("no answer")
         luck = self._random.random()
         if luck < 0.02:
-            return Answer(410)
+            return ConsumerResponse(410)
         if luck < 0.04:
-            return Answer(200, _WRONG_REPORT)
+            return ConsumerResponse(200, _WRONG_REPORT)
         if luck < 0.1:
-            return Answer(500, retry_after=self._random.choice((None, "1")))
+            return ConsumerResponse(500, retry_after=self._random.choice((None, "1")))
         failed = [each for each in messages if self._random.random() < 0.3] if luck < 0.4 else []
         call.succeeded = {*bodies} - {(each["queue"], each["offset"]) for each in failed}
         now = self._world.now
         history.settled += [Settled("ack", GROUP, place, "", now, now, "unknown") for place in call.succeeded]
         reports = [{"itemIdentifier": each["message_id"], "delay_ms": self._random.randrange(600)} for each in failed]
-        return Answer(200, orjson.dumps({"batchItemFailures": reports}))
+        return ConsumerResponse(200, orjson.dumps({"batchItemFailures": reports}))
 
     def _wake(self, topic_name: str, is_staying: bool) -> None:
         """Reaches an instance, or does not."""
@@ -124,7 +124,7 @@ class Consumer:
             self._world.spawn(run)
 
 
-def _no_webhook(*_call: object) -> Answer:
+def _no_webhook(*_call: object) -> ConsumerResponse:
     raise AssertionError("no group has a webhook")
 
 

@@ -23,6 +23,7 @@ from tests.simulation import __main__
 from tests.simulation.faulty_store import ALL, NONE, PastStore
 from tests.simulation.plans import (
     AFTERLIFE,
+    BROADCAST,
     CALLS,
     CROWD,
     EMPTIED,
@@ -190,6 +191,7 @@ def _played(world: World) -> History:
     ("plan", "seeds"),
     [
         (AFTERLIFE, 25),
+        (BROADCAST, 30),
         (CROWD, 30),
         (EMPTIED, 20),
         (replace(EMPTIED, faults=ALL), 15),

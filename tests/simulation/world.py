@@ -15,6 +15,7 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.alarm import Alarm
 from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.core.catalogue.filters import Filter
+from chalicelib.core.catalogue.group import BROADCAST
 from chalicelib.core.catalogue.rate import Rate
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.catalogue.zones import Zones
@@ -25,7 +26,7 @@ from chalicelib.core.table.writes import Key
 from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
 from local.memory.meter import Meter
-from tests.history.caller import Caller
+from tests.history.caller import Caller, named
 from tests.history.checker import violations
 from tests.history.facts import Delivered, Paused, Settled
 from tests.history.final_state import read_dead, read_log, take_all
@@ -108,7 +109,8 @@ class World:
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self.history.are_reads_torn = self._plan.faults.torn > 0
         self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
-        self._groups = [f"g{number}" for number in range(self._plan.groups)]
+        consumers = [f"@{consumer}" for consumer in self._plan.broadcast_to] or [""]
+        self._groups = [f"g{number}{consumer}" for number in range(self._plan.groups) for consumer in consumers]
         self._consumer = pushes.Consumer(self, self._random)
         self.queue_names = sqs_queues.Names(self._plan.is_fifo)
         self.history.rate = self._plan.rate
@@ -238,6 +240,8 @@ class World:
             "delay_ms": plan.delay_ms,
             "settle_by": plan.settle_by,
         }
+        if plan.broadcast_to:
+            settings["mode"] = BROADCAST
         if plan.moves_dead:
             settings["dead_letters"] = DeadLetterTopic({"topic": dead_letter_topic.TOPIC})
         if plan.rate:
@@ -293,7 +297,7 @@ class World:
 
     def pause(self, service: Service, group: str, is_paused: bool) -> None:
         self.history.pauses.append(fact := Paused(group, is_paused, self.now))
-        service.admin.groups.put(self._topic, group, {"paused": is_paused})
+        service.admin.groups.put(self._topic, named(group), {"paused": is_paused})
         fact.at_ms, fact.is_answered = self.now, True
 
     def add_group(self, name: str) -> None:
@@ -375,7 +379,7 @@ class World:
             if self._plan.tasks:
                 move_tasks.make_queues(service, self.history)
             for group in self._groups:
-                service.admin.groups.put(made[0], group, self.settings)
+                service.admin.groups.put(made[0], named(group), self.settings)
                 self.history.rules[group] = self.rules
 
         self._scheduler.spawn(prepare)
@@ -453,7 +457,7 @@ class World:
         self.pause(service, group, False)
         self.history.rated_until_ms[group] = self.now
         unlimited = {"rate_limit": Rate(1_000_000)} if self._plan.rate else {}
-        service.admin.groups.put(self._topic, group, {**self.settings, **unlimited})
+        service.admin.groups.put(self._topic, named(group), {**self.settings, **unlimited})
         self.history.drained.setdefault(group, set()).update(take_all(caller, group))
         if self._plan.delay_ms:  # these pops have promoted some, which wait once more
             self.sleep(self._plan.delay_ms + 1)
@@ -462,8 +466,9 @@ class World:
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet
         read_dead(service, self.now_topic, group, self.history)
-        parts = service.admin.groups.details(service.env.catalogue.current_topic(self.name), group).queues
-        self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
+        if not self._plan.broadcast_to:  # whose progress is that of all consumers
+            parts = service.admin.groups.details(service.env.catalogue.current_topic(self.name), group).queues
+            self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
 
     def _read_log(self) -> None:
         service = self.instance(NONE)

@@ -14,8 +14,8 @@ import orjson
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.core.store.dynamodb import table as tables
-from chalicelib.core.store.dynamodb.values import plain_item
+from chalicelib.core.store.dynamodb import boto as tables
+from chalicelib.core.store.dynamodb.expressions import plain_item
 from chalicelib.core.table.writes import key_of
 from local import endpoint
 from local.memory.dynamodb_api import DynamoApi

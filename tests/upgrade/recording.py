@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from chalicelib.core.store import Range
-from chalicelib.core.store.dynamodb.values import plain_item, typed_item
+from chalicelib.core.store.dynamodb.expressions import plain_item, typed_item
 from chalicelib.core.table.keys import FIRST, FORM, LAST
 from chalicelib.core.table.writes import Item
 from local.memory.disk import FILE, Disk

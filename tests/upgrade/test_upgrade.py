@@ -15,7 +15,7 @@ from chalicelib import wiring
 from chalicelib.api.admission import Demand
 from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS, HOUR_MS, SECOND_MS
 from chalicelib.core.base.runtime import system
-from chalicelib.core.store.dynamodb import boto, client, table
+from chalicelib.core.store.dynamodb import boto, client
 from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.core.table.keys import FORM
 from local.memory.disk import Disk
@@ -60,7 +60,7 @@ def store(request: pytest.FixtureRequest, recording: Recording, tmp_path: Path) 
         return MemoryStore(keeps_blobs=True, keeper=Disk(recording.copy_data(tmp_path / "data")))
     request.getfixturevalue("emulator")
     name = f"upgrade-{uuid4().hex}"
-    table.ensure(boto.connect("dynamodb"), name)
+    boto.ensure(boto.connect("dynamodb"), name)
     store = DynamoStore(client.open_client(system(), os.environ), name, system())
     store.put_all(recording.items)
     return store

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from chalicelib.core.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from chalicelib.core.cursors.retries import RETRY_PAGE_LEASES
 from chalicelib.core.log import payloads
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from tests.sqs.client import Sqs
 from tests.support.client import Client, Group, Json, Topic, receipts
 from tests.support.consumer import Consumer
@@ -246,7 +246,7 @@ def limited(client: Client) -> Json:
 @part
 def pushed(client: Client) -> Json:
     """A consumer has failed once."""
-    pushing = Client(client.store, client.clock, seed=2, outside=Consumer(otherwise=Answer(500)).outside())
+    pushing = Client(client.store, client.clock, seed=2, outside=Consumer(otherwise=ConsumerResponse(500)).outside())
     group = pushing.topic("pushed").group("called", push={"url": WEBHOOK}, backoff_ms=[HOUR_MS])
     made = pushing.post(f"{group.path}/push/secrets")
     group.topic.produce(*"ab")

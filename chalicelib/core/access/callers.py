@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from chalicelib.core.access.rights import Need, Right, Verb, allow, allow_somewhere
-from chalicelib.core.access.token import Token, id_of_access_key, parts_of
+from chalicelib.core.access.tokens import Token, id_of_access_key, parts_of
 from chalicelib.core.base.cache import BoundedCache
 from chalicelib.core.base.errors import Forbidden, Unauthenticated
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX

@@ -12,9 +12,21 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from chalicelib.core.base.errors import InvalidField
-from chalicelib.core.base.fields import Label, check, checked, declarations, optional, quoted, request, required, shown
+from chalicelib.core.base.fields import (
+    Label,
+    array,
+    check,
+    checked,
+    declarations,
+    flag,
+    optional,
+    quoted,
+    request,
+    required,
+    shown,
+    string,
+)
 from chalicelib.core.base.limits import NAME_PATTERN_CHARS_MAX, RIGHTS_MAX
-from chalicelib.core.base.schema import array, flag, string
 
 Verb = Literal["produce", "consume", "read", "admin"]
 

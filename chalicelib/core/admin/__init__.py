@@ -14,8 +14,8 @@ from chalicelib.core.log import Log
 from chalicelib.core.transactions import Transactions
 
 if TYPE_CHECKING:
-    from chalicelib.core.admin.backlogs import Backlogs
     from chalicelib.core.admin.draining import Draining
+    from chalicelib.core.admin.groups import Backlogs
 
 
 class Admin:
@@ -28,7 +28,7 @@ class Admin:
     @cached_property
     def backlogs(self) -> Backlogs:
         """Imported on first use."""
-        from chalicelib.core.admin.backlogs import Backlogs
+        from chalicelib.core.admin.groups import Backlogs
 
         return Backlogs(self._parts[0].runtime, self.topics, self.groups)
 

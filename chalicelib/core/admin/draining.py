@@ -23,8 +23,7 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.broadcast import by_consumer, is_known
-from chalicelib.core.cursors.cursor import Cursor, standing_cursors_of
-from chalicelib.core.cursors.pages import joined, pages_of
+from chalicelib.core.cursors.cursor import Cursor, joined, pages_of, standing_cursors_of
 from chalicelib.core.delays.decision import is_cancelled
 from chalicelib.core.log import Log, segment
 from chalicelib.core.log.segment import Segment

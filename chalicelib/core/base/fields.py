@@ -4,7 +4,12 @@ A field is declared by its JSON Schema. The docstring of its type says what it m
 
 An error names the field, what it must be, and what it is. `null` means not given, except to an optional field whose
 schema has it as a value. An undeclared name is refused, so that a typo is never silently ignored.
-"""
+
+Writes JSON Schemas (2020-12), which the OpenAPI document shows as they are. A type in place of a schema is a nested
+object.
+
+JSON Schema counts characters, not bytes: where the contract limits bytes, `maxLength` is the loosest bound, the
+description has the true limit, and the field's own `parse` checks it."""
 
 from __future__ import annotations
 
@@ -17,9 +22,73 @@ from functools import cache, lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 from chalicelib.core.base.errors import InvalidField, InvalidJson, InvalidName, UnknownField
-from chalicelib.core.base.limits import NAME_PATTERN
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, INSTANT_MS_MAX, NAME_PATTERN
 from chalicelib.core.base.records import mutable
-from chalicelib.core.base.schema import Schema
+
+Schema = Any
+"""A JSON Schema as a dict, or the type of a nested object."""
+
+EPOCH = "In milliseconds since the Unix epoch."
+"""The description of an instant, and the end of one that says more."""
+
+
+def integer(least: int = 0, most: int | None = None, **more: Any) -> Schema:
+    bounds = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
+    return {"type": "integer", "format": "int64", **bounds, **more}
+
+
+def instant(text: str = "") -> Schema:
+    return integer(most=INSTANT_MS_MAX, description=f"{text} {EPOCH}".strip())
+
+
+def number(least: float, most: float, **more: Any) -> Schema:
+    return {"type": "number", "minimum": least, "maximum": most, **more}
+
+
+def string(chars_max: int | None = None, **more: Any) -> Schema:
+    """With `chars_max` it has at least one character too, unless `more` says otherwise."""
+    lengths = {} if chars_max is None else {"minLength": 1, "maxLength": chars_max}
+    return {"type": "string", **lengths, **more}
+
+
+def flag(**more: Any) -> Schema:
+    return {"type": "boolean", **more}
+
+
+def array(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def batch(items: Schema, least: int = 1, **more: Any) -> Schema:
+    return array(items, minItems=least, maxItems=BATCH_MESSAGES_MAX, **more)
+
+
+def mapping(**more: Any) -> Schema:
+    return {"type": "object", **more}
+
+
+def one_of(*schemas: Schema, **more: Any) -> Schema:
+    return {"oneOf": list(schemas), **more}
+
+
+def nullable(schema: Schema) -> Schema:
+    if "oneOf" in schema and "type" in schema:
+        return one_of(schema, {"type": "null"}, description=schema["description"])
+    if "oneOf" in schema:
+        return {**schema, "oneOf": [*schema["oneOf"], {"type": "null"}]}
+    if "null" in schema["type"]:
+        return schema
+    values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **values}
+
+
+def either(*choices: tuple[str, ...]) -> Schema:
+    """A rule for an object, as its `RULES`: the fields of one of these choices are given, and none of another."""
+    names = {name for choice in choices for name in choice}
+    nulls = {choice: {name: {"type": "null"} for name in names - {*choice}} for choice in choices}
+    given = {choice: {name: {"not": {"type": "null"}} for name in choice} for choice in choices}
+    return {"oneOf": [{"required": [*choice], "properties": given[choice] | nulls[choice]} for choice in choices]}
+
 
 T = TypeVar("T")
 
@@ -174,7 +243,7 @@ def check(schema: Schema, value: Any, label: Label) -> Any:
 
 
 def _wanted(schema: Schema, value: Any) -> list[str]:
-    """The allowed values, for an error text; empty if the value is allowed. Of a list, it checks only the length."""
+    """The allowed values, for an error text; empty if the value is allowed. Checks only the length of a list."""
     if isinstance(schema, type):
         choices = getattr(schema, "RULES", {}).get("oneOf", [{"required": declarations(schema)}])
         return [f"{{{', '.join(map(shown, choice['required']))}}}" for choice in choices]

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.core.base.errors import QueueFull, StoreUnavailable
+from chalicelib.core.base.fields import integer
 from chalicelib.core.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import integer
 
 QUEUE = integer(most=QUEUES_MAX - 1, examples=[1], description="The queue, counted from 0.")
 OFFSET = integer(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from chalicelib.core.base.fields import Label, given, optional, request
+from chalicelib.core.base.fields import Label, given, integer, optional, request
 from chalicelib.core.base.limits import OFFSET_MAX, RETENTION_MS_MAX
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import integer
 from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table.writes import Item
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from chalicelib.core.base.fields import Label, check, required
+from chalicelib.core.base.fields import Label, array, check, integer, number, one_of, required
 from chalicelib.core.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX, NACK_DELAY_MS_MAX
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import array, integer, number, one_of
 from chalicelib.core.catalogue.settings import AsGiven
 
 

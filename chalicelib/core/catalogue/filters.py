@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from chalicelib.core.base.errors import InvalidFilter
-from chalicelib.core.base.fields import Label, check, declarations, optional, request, shown
+from chalicelib.core.base.fields import Label, array, check, declarations, either, optional, request, shown, string
 from chalicelib.core.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.core.base.message import Message
 from chalicelib.core.base.records import mutable, record
-from chalicelib.core.base.schema import array, either, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'

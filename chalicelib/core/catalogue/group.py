@@ -8,15 +8,25 @@ from functools import cached_property
 from typing import Any
 
 from chalicelib.core.base import limits
-from chalicelib.core.base.fields import Label, check, defaults, optional
+from chalicelib.core.base.fields import (
+    Label,
+    check,
+    defaults,
+    flag,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    optional,
+    string,
+)
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import flag, instant, integer, nullable, one_of, string
 from chalicelib.core.catalogue import alarm, backoff, dead_letter_topic, filters, push, rate, settings
 from chalicelib.core.catalogue.alarm import Alarm, Thresholds
 from chalicelib.core.catalogue.backoff import Backoff
 from chalicelib.core.catalogue.dead_letter_topic import DEAD_LETTERS, DeadLetterTopic
 from chalicelib.core.catalogue.filters import Filter, FilterForms
-from chalicelib.core.catalogue.push import Push, PushTarget, Secret
+from chalicelib.core.catalogue.push import Push, PushSecret, PushTarget
 from chalicelib.core.catalogue.rate import Rate
 from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table import keys
@@ -131,7 +141,7 @@ class Group(GroupSettings):
     starts: list[int]
     created_at_ms: int
     version: int = 0
-    secrets: tuple[Secret, ...] = ()
+    secrets: tuple[PushSecret, ...] = ()
     purged_at_ms: int | None = None
     purges: int = 0
     last_purge_ms: int = 0
@@ -232,7 +242,7 @@ def lift_purge(group: Group) -> Write:
     return settings.change(group.key, group.id, group.version, {"purged_at_ms": -group.last_purge_ms})
 
 
-def keep_secrets(group: Group, secrets: Sequence[Secret]) -> Write:
+def keep_secrets(group: Group, secrets: Sequence[PushSecret]) -> Write:
     """Replaces the secrets, unless a setting or a secret has changed since."""
     return settings.change(group.key, group.id, group.version, {"secrets": push.as_stored(secrets)})
 

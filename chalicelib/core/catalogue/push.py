@@ -9,8 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from chalicelib.core.base import limits
 from chalicelib.core.base.errors import InvalidField
-from chalicelib.core.base.fields import Label, given, optional, request, shown
-from chalicelib.core.base.schema import integer, string
+from chalicelib.core.base.fields import Label, given, integer, optional, request, shown, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 _URL = "an absolute https URL without user name, password and fragment"
@@ -107,7 +106,7 @@ def split_url(url: str, label: Label) -> SplitResult:
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
-class Secret(NamedTuple):
+class PushSecret(NamedTuple):
     """A key that signs calls to a URL. `value`: the key, or the name of the signing key that it is derived from."""
 
     id: str
@@ -115,7 +114,7 @@ class Secret(NamedTuple):
     created_at_ms: int
 
 
-def signing(secrets: Sequence[Secret], push: Push) -> list[Secret]:
+def signing(secrets: Sequence[PushSecret], push: Push) -> list[PushSecret]:
     """The secrets that sign, the newest first: the one that the setting names and the older ones. `secrets`: the oldest
     first. Empty if the named secret is missing."""
     ids = [secret.id for secret in secrets]
@@ -124,7 +123,7 @@ def signing(secrets: Sequence[Secret], push: Push) -> list[Secret]:
     return list(secrets)[ids.index(push.secret_id) :: -1] if push.secret_id in ids else []
 
 
-def demand_pushable(push: Push | None, is_broadcast: bool, secrets: Sequence[Secret]) -> None:
+def demand_pushable(push: Push | None, is_broadcast: bool, secrets: Sequence[PushSecret]) -> None:
     """Raises InvalidField if a group of this mode and with these secrets cannot have this setting."""
     if push is None or not push.given:
         return
@@ -136,9 +135,9 @@ def demand_pushable(push: Push | None, is_broadcast: bool, secrets: Sequence[Sec
         )
 
 
-def as_stored(secrets: Sequence[Secret]) -> list[list[Any]]:
+def as_stored(secrets: Sequence[PushSecret]) -> list[list[Any]]:
     return [list(secret) for secret in secrets]
 
 
-def of_stored(items: Sequence[Sequence[Any]]) -> tuple[Secret, ...]:
-    return tuple(Secret(*item) for item in items)
+def of_stored(items: Sequence[Sequence[Any]]) -> tuple[PushSecret, ...]:
+    return tuple(PushSecret(*item) for item in items)

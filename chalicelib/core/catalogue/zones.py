@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from chalicelib.core.base.errors import InvalidField
-from chalicelib.core.base.fields import Label, check, quoted
+from chalicelib.core.base.fields import Label, array, check, mapping, quoted, string
 from chalicelib.core.base.limits import NAME_PATTERN, QUEUES_MAX
 from chalicelib.core.base.message import QUEUE
-from chalicelib.core.base.schema import array, mapping, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 ZONE = string(pattern=NAME_PATTERN, examples=["zone-a"])

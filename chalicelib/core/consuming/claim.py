@@ -54,24 +54,15 @@ class Claimed:
 
 
 @record
-class _Fitted:
-    """`is_exact`: the claim takes exactly these messages, even if others have moved on."""
-
-    picked: Pick
-    segments: list[Segment]
-    held_back: HeldBack
-    is_exact: bool
-
-
-@record
 class _Plan:
-    """`riding`: the acks in the same write. `held_back`: as of the pick, and by the space in the response."""
+    """`riding`: the acks in the same write. `held_back`: as of the pick, and by the space in the response. `is_exact`:
+    the claim takes exactly these messages, even if others have moved on."""
 
     picked: Pick
     segments: list[Segment]
-    change: Change
     riding: Plan
     held_back: HeldBack
+    is_exact: bool
 
 
 class Claimer:
@@ -139,16 +130,17 @@ class Claimer:
             plan = self._plan(view, want, now)
             if not plan.picked.takeovers and not plan.picked.fresh:
                 return Claimed([], [], plan.held_back)
+            change = self._change(view, plan, now)
             recognised: list[Item] = []
             try:
-                item = self._store.write(cursor_writes.write(view.cursor, plan.change, recognised.append))
+                item = self._store.write(cursor_writes.write(view.cursor, change, recognised.append))
             except Refused as refused:
                 view.learn(Cursor.or_none(refused.before))
                 continue
             self._learn(view, Cursor.of(item), NOTHING if recognised else plan.riding)
             count("expired", plan.picked.expired, view.topic.name, view.group.name)
             if plan.picked.count:
-                if claimed := self._claimed(view, plan, is_own=not recognised):
+                if claimed := self._claimed(view, plan, change.tokens, is_own=not recognised):
                     return claimed
             else:
                 passed += plan.picked.fresh
@@ -197,16 +189,16 @@ class Claimer:
         if view.riding:
             view.riding.learn(after, acked)
 
-    def _claimed(self, view: QueueView, plan: _Plan, is_own: bool) -> Claimed | None:
-        """The leases of the plan. `is_own`: this write made them; otherwise an earlier try of it may have, or another
-        call of the attempt. None: plan again, since nothing is left of them, or, in an ordered group, not all: others
-        have taken over what comes first."""
-        tokens, leases = plan.change.tokens, view.cursor.leases
+    def _claimed(self, view: QueueView, plan: _Plan, tokens: Sequence[str], is_own: bool) -> Claimed | None:
+        """The leases of the plan, which were to have these tokens. `is_own`: this write made them; otherwise an earlier
+        try of it may have, or another call of the attempt. None: plan again, since nothing is left of them, or, in an
+        ordered group, not all: others have taken over what comes first."""
+        leases = view.cursor.leases
         if _may_repeat(view):
             held = view.cursor.held(view.ask.attempt_token or "", self._runtime.now())
             if not is_own or {lease.token for lease in held} - set(tokens):
                 return self.held(view)
-        own = [leases[token] for token in tokens if token in leases and not leases[token].parked]
+        own = [lease for token in tokens if (lease := leases.get(token)) and not lease.parked]
         left = sum(len(lease.owed) for lease in own)
         if not is_own and left < (plan.picked.count if view.group.ordered else 1):
             return None
@@ -238,38 +230,33 @@ class Claimer:
         return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
 
     def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
+        """What to take, as far as the response has space for it."""
         if view.is_outrun:
             self._skipper.look_on(view, want)
+        if view.topic.queues_auto:
+            self._growth.leased(view.topic, len(view.cursor.leases))
         riding = _riding(view, now) if view.riding else NOTHING
-        fitted = self._fitted(view, want, now, riding)
-        picked, asked_ms = fitted.picked, view.ask.invisible_ms
-        deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
-        self._growth.leased(view.topic, len(view.cursor.leases))
-        if picked.is_last(view.group):
-            self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
-        change = self._change(view, fitted, riding, now, deadline)
-        return _Plan(picked, fitted.segments, change, riding, fitted.held_back)
-
-    def _fitted(self, view: QueueView, want: int, now: int, riding: Plan) -> _Fitted:
-        """What to take, as far as the response has space for it."""
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked) if picked.takeovers else view.chain
-        size = wire_bytes(segments) if picked.takeovers else view.ahead.wire_bytes
-        if view.space.holds(size, want):
+        if view.space.holds(wire_bytes(segments) if picked.takeovers else view.ahead.wire_bytes, want):
             is_sifted = view.group.filter is not None or view.has_purged
-            return _Fitted(picked, segments, picked.held_back, is_exact=is_sifted or bool(picked.passed))
+            return _Plan(picked, segments, riding, picked.held_back, is_exact=is_sifted or bool(picked.passed))
         held_back, fitting = HeldBack.NOTHING, self._fitting(view, picked, segments)
         while fitting < picked.count:
             held_back = HeldBack.SPACE
             picked = self._picked(view, want, now, riding, fitting)
             if view.group.is_by_key:  # which messages it takes then may depend on how many
                 fitting = self._fitting(view, picked, segments)
-        return _Fitted(picked, segments, picked.held_back | held_back, is_exact=True)
+        return _Plan(picked, segments, riding, picked.held_back | held_back, is_exact=True)
 
-    def _change(self, view: QueueView, fitted: _Fitted, riding: Plan, now: int, deadline: int) -> Change:
-        picked, cursor, ordered = fitted.picked, view.cursor, bool(view.group.ordered)
-        noted_ms = now if view.ask.notes_first else None
-        change = take(picked, cursor, view.chain, self._tokens(view), deadline, fitted.is_exact, ordered, noted_ms)
+    def _change(self, view: QueueView, plan: _Plan, now: int) -> Change:
+        """The write of the plan. Makes the appointment that it needs, if it delivers messages for the last time."""
+        picked, riding, cursor, ordered = plan.picked, plan.riding, view.cursor, bool(view.group.ordered)
+        asked_ms, noted_ms = view.ask.invisible_ms, now if view.ask.notes_first else None
+        deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
+        if picked.is_last(view.group):
+            self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
+        change = take(picked, cursor, view.chain, self._tokens(view), deadline, plan.is_exact, ordered, noted_ms)
         if ordered or picked.is_capped_closely:  # it counts on what these acks settle
             change += cursor_writes.unchanged(lease for lease, _ in riding.acked)
         if view.group.is_by_key:

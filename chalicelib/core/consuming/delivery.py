@@ -13,11 +13,10 @@ from typing import Any
 
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, integer, required
 from chalicelib.core.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS
 from chalicelib.core.base.message import Stored
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import integer
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import BY_RECEIPT
 from chalicelib.core.consuming.claim import Claimed, Claimer

@@ -46,15 +46,16 @@ class Unsuitable(Exception):
 
 @mutable
 class PopCall:
-    """One pop under way. `acks`: receipts of the same request that no write has carried yet, by cursor; `failed`: those
-    that did not count. `queues`: those of the next look; empty: the tour chooses. `promoted`: where it has promoted
-    delayed messages, `promotions`: in how many looks. `is_patient`: the last look, at what could not be read before."""
+    """One pop under way. `waiter`: None if it does not wait. `acks`: receipts of the same request that no write has
+    carried yet, by cursor; `failed`: those that did not count. `queues`: those of the next look; empty: the tour
+    chooses. `promoted`: where it has promoted delayed messages, `promotions`: in how many looks. `is_patient`: the last
+    look, at what could not be read before."""
 
     topic: Topic
     group_name: str
     ask: Pop
     suits: Suits
-    waiter: Waiter
+    waiter: Waiter | None
     tour: Tour
     strong: bool
     acks: list[ReceiptBatch]
@@ -65,7 +66,7 @@ class PopCall:
     is_patient: bool = False
 
     def choose_queues(self) -> None:
-        is_told = self.waiter.listen()
+        is_told = self.waiter is not None and self.waiter.listen()
         self.queues = self.queues or self.tour.next(self.topic, self.ask, is_told)
 
     def ended(self, popped: Popped) -> Popped:
@@ -102,11 +103,11 @@ class Popper:
         if ask.zone is not None:
             topic = self._with_zone(topic, ask.zone)
         if not ask.wait_ms:
-            return self._pop(topic, group_name, ask, suits, Waiter(self._runtime, 0))
+            return self._pop(topic, group_name, ask, suits)
         with self._waiters.waiting(self._views.place(topic, group_name, ask), ask.wait_ms) as waiter:
             return self._pop(topic, group_name, ask, suits, waiter)
 
-    def _pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits, waiter: Waiter) -> Popped:
+    def _pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits, waiter: Waiter | None = None) -> Popped:
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
         consumer = topic.id, group_name, ask.consumer_id
         tour = Tour(self._runtime, self._home(topic, consumer, ask, acks))
@@ -144,17 +145,17 @@ class Popper:
         call.queues = []
         if call.tour.trouble and call.tour.is_over(call.topic):
             raise call.tour.trouble
-        if not call.waiter.is_over():
-            return self._rests(call)
+        if call.waiter and not call.waiter.is_over():
+            return self._rests(call, call.waiter)
         if is_slowed or call.is_patient:
             return False
         if call.tour.is_over(call.topic):
             call.queues, call.is_patient = sorted(call.tour.failed.intersection(range(call.topic.readers))), True
         return bool(call.queues) or not call.is_patient
 
-    def _rests(self, call: PopCall) -> bool:
+    def _rests(self, call: PopCall, waiter: Waiter) -> bool:
         """Waits until something may be ready. Returns whether anybody still wants it."""
-        call.waiter.rest(call.tour.next_ready_at_ms(), call.tour.is_held)
+        waiter.rest(call.tour.next_ready_at_ms(), call.tour.is_held)
         if deadline.is_abandoned():
             return False
         # another instance may just have stored the first delayed message, or the topic has more queues
@@ -192,8 +193,8 @@ class Popper:
         view = self.look(*about, call.strong, call.queues, call.is_patient)
         if not call.suits(view.group):
             view = self.look(*about, True, call.queues, call.is_patient)
-        if not call.suits(view.group):
-            raise Unsuitable(view.group)
+            if not call.suits(view.group):
+                raise Unsuitable(view.group)
         if view.group.is_pushed:
             raise GroupIsPushed(f"group '{call.group_name}' has a push: its messages cannot be popped")
         if call.topic.delays:

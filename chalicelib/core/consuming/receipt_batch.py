@@ -11,10 +11,9 @@ from dataclasses import field, replace
 from enum import Enum
 
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, required, string
 from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.base.records import mutable, record
-from chalicelib.core.base.schema import string
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor, Standing
@@ -128,7 +127,7 @@ class ReceiptBatch:
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
             return Standing.LOST
-        if self._is_closed(receipt):  # at once: else each asks all leases of the cursor
+        if self.closed and self._is_closed(receipt):  # at once: else each asks all leases of the cursor
             return Standing.ACKED
         if not self.names_more:
             return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
@@ -333,7 +332,7 @@ class ReceiptBatch:
         return lease.attempt if lease else receipt.attempt
 
     def unacked(self) -> list[Failure]:
-        return [] if self.is_done else self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
+        return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
 
     def unmoved(self) -> list[Failure]:
         return self._failures(lambda receipt: _named(receipt) in self.moved)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext
-from dataclasses import field
+from contextlib import nullcontext, suppress
+from dataclasses import field, replace
 
 from chalicelib.core.base import deadline
+from chalicelib.core.base.cache import BoundedCache
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.rate import Rate, RateWindow
 from chalicelib.core.consuming.claim import Claimer
 from chalicelib.core.consuming.claim_plan import HeldBack
 from chalicelib.core.consuming.delivery import Deliverer, Delivery
 from chalicelib.core.consuming.events import Subject
 from chalicelib.core.consuming.receipt_batch import Failure, ReceiptBatch
 from chalicelib.core.consuming.settle import Settler
-from chalicelib.core.consuming.throttle import Throttle
 from chalicelib.core.consuming.view import GroupView, QueueView
 from chalicelib.core.consuming.view_reader import ViewReader
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Refused
 from chalicelib.core.telemetry.record import count
 
 HOME_MS = SECOND_MS
@@ -56,6 +59,53 @@ class Popped:
     def is_limited(self) -> bool:
         """Whether the group's cap on messages in flight left ready messages."""
         return HeldBack.CAP in self.held_back
+
+
+class Throttle:
+    """Holds a group to its rate across instances: counts the messages of a pop before it leases them."""
+
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._ahead: BoundedCache[tuple[int | None, int]] = env.caches.bounded(lambda key, _: keys.owners(key.pk))
+        """Windows in the future: their begin, and since when (`Runtime.uptime`) that was seen."""
+
+    def take(self, view: GroupView, rate: Rate, wanted: int) -> int:
+        """How many of these messages can be leased now; counts them as taken."""
+        while True:
+            now = self._runtime.now()
+            window = self._judged(self._window(view), rate, now)
+            count = min(wanted, window.left(rate, now))
+            if not count:
+                return 0
+            try:
+                view.window = self._store.write(window.take(count, rate, now))
+                return count
+            except Refused as refused:
+                view.window = refused.before
+
+    def _window(self, view: GroupView) -> RateWindow:
+        return RateWindow.of(view.group.window_key, view.window)
+
+    def _judged(self, window: RateWindow, rate: Rate, now: int) -> RateWindow:
+        """Whether a window in the future is stuck. It is not while an instance whose clock is ahead continues it."""
+        if not window.is_ahead(rate, now):
+            return window
+        uptime_ms = self._runtime.uptime()
+        began_ms, since_ms = self._ahead.get(window.key) or (None, uptime_ms)
+        if began_ms != window.began_ms:
+            since_ms = uptime_ms
+            self._ahead.keep(window.key, (window.began_ms, since_ms))
+        return replace(window, is_stuck=uptime_ms - since_ms >= rate.window_ms)
+
+    def give_back(self, view: GroupView, count: int) -> None:
+        """Returns permits that were not used, in a transaction, so that a repeat does not return them twice. A failure
+        makes the group slower for a moment."""
+        if count:
+            with suppress(Refused, StoreUnavailable):
+                self._store.write_together([self._window(view).give_back(count)])
+
+    def next_in_ms(self, view: GroupView, rate: Rate) -> int:
+        return self._window(view).next_in_ms(rate, self._runtime.now())
 
 
 class Taker:

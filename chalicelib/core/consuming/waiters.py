@@ -40,7 +40,7 @@ class Waiter:
         self._idle_since_ms = runtime.uptime()
         self._until_ms = deadline.wait_until_ms(self._idle_since_ms + wait_ms)
         self._pause_ms = POLL_MS_MIN
-        self._bell = runtime.bell() if wait_ms else None
+        self._bell = runtime.bell()
         self.was_told = self._is_told = False
 
     def is_over(self) -> bool:
@@ -49,8 +49,7 @@ class Waiter:
     def listen(self) -> bool:
         """To be called before each look: what is stored from now on ends the next rest. Returns whether something was
         stored since the last look."""
-        if self._bell:
-            self._bell = self._runtime.bell()
+        self._bell = self._runtime.bell()
         is_told, self._is_told = self._is_told, False
         return is_told
 
@@ -58,8 +57,7 @@ class Waiter:
         """Ends the rest. The look after it may still miss what is stored, so others follow soon."""
         self.was_told = self._is_told = True
         self._idle_since_ms, self._pause_ms = self._runtime.uptime(), POLL_MS_MIN
-        if self._bell:
-            self._bell.ring()
+        self._bell.ring()
 
     def rest(self, next_ready_at_ms: int | None, is_held: bool) -> None:
         """Returns when it is time for the next look: not after the next known due time. `is_held`: something is there,
@@ -70,8 +68,7 @@ class Waiter:
         if next_ready_at_ms is not None:
             pause_ms = min(pause_ms, next_ready_at_ms - self._runtime.now())
         self._pause_ms = min(2 * self._pause_ms, POLL_MS_MAX)
-        if self._bell:
-            self._bell.wait(max(1, pause_ms))
+        self._bell.wait(max(1, pause_ms))
         deadline.has_waited(self._runtime.uptime() - now)
 
 

@@ -2,7 +2,9 @@
 
 Taking messages needs no compare-and-swap: each claim takes `count` messages from the current `next`, unless that would
 pass the end of the log that the claimer has read.
-"""
+
+The pages of a group: its settings and its cursors, those of 16 queues in each. A page may be empty, before any claim
+in its queues."""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -17,9 +20,22 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.lease import PARKED, SET_ASIDE_UNTIL_MS, Lease
-from chalicelib.core.store import Keys, Store
+from chalicelib.core.store import Keys, Range, Store
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key, Path, key_of
+
+
+def pages_of(topic: Topic, name: str, strong: bool = False) -> list[Range]:
+    """The reads of all pages of a group, including those of queues that have left the topic."""
+    partitions = keys.group_partitions(topic.id, name, topic.most)
+    return [Range(partition, keys.FIRST, keys.LAST, strong=strong) for partition in partitions]
+
+
+def joined(pages: Sequence[Sequence[Range]], answers: Iterable[Sequence[Item]]) -> list[list[Item]]:
+    """The items of each group. `answers`: the results of their reads, in order."""
+    left = iter(answers)
+    return [[item for items in islice(left, len(own)) for item in items] for own in pages]
+
 
 LEASES_FEW = 64
 """A cursor with at most this many leases needs no removal and no retry page: `INERT_MAX` and twice `PARKED_MAX` are at
@@ -156,7 +172,7 @@ class Cursor:
         noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
         return self if self.exists else noted
 
-    @property
+    @cached_property
     def consumer(self) -> str:
         """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of(self.key)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, instant, integer, nullable, required, string
 from chalicelib.core.base.message import QUEUE
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import instant, integer, nullable, string
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.cursors.broadcast import by_consumer, is_known
 from chalicelib.core.cursors.cursor import Cursor, completed

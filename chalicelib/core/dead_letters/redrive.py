@@ -15,8 +15,8 @@ from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, read_again
 from chalicelib.core.cursors.cursor_writes import redrive, write
 from chalicelib.core.cursors.lease import parked, runs
-from chalicelib.core.dead_letters import dead_letter
-from chalicelib.core.dead_letters.dead_letter import DeadLetter, RedriveResult
+from chalicelib.core.dead_letters import bury
+from chalicelib.core.dead_letters.bury import DeadLetter, RedriveResult
 from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX, DeadLetterQueue, by_cursor
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Key, Refused
@@ -87,7 +87,7 @@ class Redrive:
             now = self._runtime.now()
             change = redrive([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))
             try:
-                self._store.write_together([write(cursor, change), *map(dead_letter.remove, chosen)])
+                self._store.write_together([write(cursor, change), *map(bury.remove, chosen)])
             except Refused:
                 letters = self._letters.again(letters)
                 continue

@@ -85,7 +85,8 @@ class LogWriter:
         appendings = [_Appending(topic.logs[queue], entry) for queue, entry, _ in entries]
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         try:
-            self._agenda.note_ready(topic)
+            if topic.alarms or topic.pushes:
+                self._agenda.note_ready(topic)
             if topic.index_keys:
                 self.index(topic, entries)
             for tried, most_ms in enumerate(_PAUSES_MS):
@@ -217,14 +218,13 @@ class LogWriter:
         spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
         for appending, entry in zip(waiting, spilled, strict=True):
             appending.entry = entry
+        writes: list[Write] = []
         with deadline.hasty():  # repeated requests would keep a throttled log throttled
             tails = self.tails.of(topic, [appending.log for appending in waiting], strong=has_looked)
-        writes: list[Write] = []
-        for appending in waiting:
-            tail = tails[appending.log]
-            writes.append(append(appending.log, tail.base, appending.entry, tail.may_create))
-        began_ms = self._runtime.uptime()
-        with deadline.hasty():
+            for appending in waiting:
+                tail = tails[appending.log]
+                writes.append(append(appending.log, tail.base, appending.entry, tail.may_create))
+            began_ms = self._runtime.uptime()
             outcomes = self._store.write_each(writes)
         for appending, outcome in zip(waiting, outcomes, strict=True):
             appending.took_ms += self._runtime.uptime() - began_ms if len(writes) == 1 else 0

@@ -62,7 +62,7 @@ Count = Callable[[int], Write]
 """Counts moved messages in the task, in the transaction that moves them."""
 
 
-class Carrier:
+class MessageCarrier:
     def __init__(self, env: Env, reader: LogReader, dead_letters: DeadLetters, stored: Callable[[Topic], None]) -> None:
         self._store, self._runtime, self._agenda = env.store, env.runtime, env.agenda
         self._reader, self._mover, self._dead_letters, self._stored = reader, dead_letters.mover, dead_letters, stored

@@ -14,7 +14,7 @@ from chalicelib.core.delays.promoter import Promoter
 from chalicelib.core.moves import task as move_task
 from chalicelib.core.moves.subscriptions import Subscription, SubscriptionGone, Subscriptions
 from chalicelib.core.moves.task import CANCELLED, HELD_MS, MoveTask
-from chalicelib.core.moves.worker import TURN_MS, Run, Worker
+from chalicelib.core.moves.worker import TURN_MS, TaskRun, TaskWorker
 from chalicelib.core.store import Range
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused
@@ -33,7 +33,7 @@ class NoTask(Exception):
 
 
 class MoveTasks:
-    def __init__(self, env: Env, promoter: Promoter, subscriptions: Subscriptions, worker: Worker) -> None:
+    def __init__(self, env: Env, promoter: Promoter, subscriptions: Subscriptions, worker: TaskWorker) -> None:
         self._store, self._runtime, self._agenda = env.store, env.runtime, env.agenda
         self._promoter, self._subscriptions, self._worker = promoter, subscriptions, worker
 
@@ -56,7 +56,7 @@ class MoveTasks:
             raise TaskRuns(source.name) from None
         with suppress(StoreUnavailable):  # the task is there
             until_ms = self._runtime.uptime() + WORKED_AT_ONCE_MS
-            self._worker.work([Run(source.name, task, task.by)], until_ms, TURN_MS)
+            self._worker.work([TaskRun(source.name, task, task.by)], until_ms, TURN_MS)
 
     def _ready(self, source: Subscription) -> int:
         """How many messages can be received now, including those that moved here just now."""

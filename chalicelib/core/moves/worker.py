@@ -31,7 +31,7 @@ from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.dead_letters.bury import DEAD_TOGETHER_MAX
 from chalicelib.core.dead_letters.move import SOURCE
 from chalicelib.core.moves import task as move_task
-from chalicelib.core.moves.carrier import NO_SOURCE, Carrier, NoRoom, Unmovable
+from chalicelib.core.moves.carrier import NO_SOURCE, MessageCarrier, NoRoom, Unmovable
 from chalicelib.core.moves.subscriptions import Subscription, SubscriptionGone, Subscriptions
 from chalicelib.core.moves.task import COMPLETED, FAILED, HELD_MS, MoveTask
 from chalicelib.core.store import Keys
@@ -54,7 +54,7 @@ _NAME_CHARS = 8
 
 
 @mutable
-class Run:
+class TaskRun:
     """The work of one worker, `by`, on a task of the subscription of this name. `moved`: how many messages it has
     moved. `refusals`: steps in a row that were refused."""
 
@@ -65,9 +65,9 @@ class Run:
     refusals: int = 0
 
 
-class Worker:
+class TaskWorker:
     def __init__(
-        self, env: Env, consuming: Consuming, groups: Groups, subscriptions: Subscriptions, carrier: Carrier
+        self, env: Env, consuming: Consuming, groups: Groups, subscriptions: Subscriptions, carrier: MessageCarrier
     ) -> None:
         self._store, self._runtime, self._telemetry = env.store, env.runtime, env.telemetry
         self._consuming, self._groups, self._subscriptions, self._carrier = consuming, groups, subscriptions, carrier
@@ -75,19 +75,19 @@ class Worker:
     def new_name(self) -> str:
         return self._runtime.name(_NAME_CHARS)
 
-    def taken(self, source_name: str, task: MoveTask) -> Run | None:
+    def taken(self, source_name: str, task: MoveTask) -> TaskRun | None:
         """None: another worker holds the task, or it has ended."""
         now = self._runtime.now()
         if task.held_until_ms > now:
             return None
-        run = Run(source_name, task, self.new_name())
+        run = TaskRun(source_name, task, self.new_name())
         try:
             self._store.write(move_task.take(task, run.by, now))
         except Refused:
             return None
         return run
 
-    def work(self, runs: Sequence[Run], until_ms: int, pause_ms_max: int) -> int:
+    def work(self, runs: Sequence[TaskRun], until_ms: int, pause_ms_max: int) -> int:
         """Moves messages of these tasks in turn, until all have ended, the time is over, or no task may move a message
         within `pause_ms_max`. Returns how many have moved. Raises StoreUnavailable after it has finished the other
         tasks."""
@@ -112,7 +112,7 @@ class Worker:
             raise troubles[0]
         return sum(run.moved for run in runs)
 
-    def _step(self, run: Run) -> bool:
+    def _step(self, run: TaskRun) -> bool:
         """Moves some messages. False: this worker has finished with the task."""
         if not self._is_mine(run):
             return False
@@ -137,7 +137,7 @@ class Worker:
             return self._let_go(run)
         return self._end(run, COMPLETED) if is_over else self._is_refused(run)
 
-    def _is_mine(self, run: Run) -> bool:
+    def _is_mine(self, run: TaskRun) -> bool:
         """Reads the task again."""
         items = self._store.read([Keys([run.task.key], strong=True)])[0]
         if not items:
@@ -156,7 +156,7 @@ class Worker:
 
     # -- carried ------------------------------------------------------------------------------------------------------
 
-    def _carry(self, run: Run, source: Subscription, deliveries: Sequence[Delivery]) -> bool:
+    def _carry(self, run: TaskRun, source: Subscription, deliveries: Sequence[Delivery]) -> bool:
         """Moves these messages. Messages that cannot move now become visible again, as if they had not been
         received."""
         left = list(deliveries)
@@ -176,7 +176,7 @@ class Worker:
         run.refusals = 0
         return run.task.left > 0 or self._end(run, COMPLETED)
 
-    def _carry_to(self, run: Run, source: Subscription, name: str, deliveries: Sequence[Delivery]) -> None:
+    def _carry_to(self, run: TaskRun, source: Subscription, name: str, deliveries: Sequence[Delivery]) -> None:
         target = self._target(run.task, source, name)
         topic, group_name = source.topic, source.group.name
 
@@ -220,18 +220,18 @@ class Worker:
 
     # -- left ---------------------------------------------------------------------------------------------------------
 
-    def _is_refused(self, run: Run) -> bool:
+    def _is_refused(self, run: TaskRun) -> bool:
         """Whether to try again after reading everything again."""
         run.refusals += 1
         return run.refusals < REFUSALS_MAX or self._let_go(run)
 
-    def _let_go(self, run: Run) -> bool:
+    def _let_go(self, run: TaskRun) -> bool:
         """Leaves the task to another worker. Returns False: this one has finished with it."""
         with suppress(Refused):
             self._store.write(move_task.let_go(run.task, run.by))
         return False
 
-    def _end(self, run: Run, state: str, reason: str | None = None) -> bool:
+    def _end(self, run: TaskRun, state: str, reason: str | None = None) -> bool:
         """Ends the task. Returns False: no worker continues it."""
         with suppress(Refused):
             self._store.write(move_task.end(run.task, state, self._runtime.now(), reason, run.by))

@@ -41,8 +41,7 @@ class SendHooks:
         except Exception as error:
             self._tell(topic_name, messages, error)
             raise
-        if self.after:
-            self._tell(topic_name, messages, produced)
+        self._tell(topic_name, messages, produced)
         return produced
 
     def _tell(self, topic_name: str, messages: Sequence[Message], outcome: Sequence[Produced] | Exception) -> None:

@@ -17,13 +17,11 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.writer import DelayWriter
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
-from chalicelib.core.log.writer import Packed
 from chalicelib.core.producing.dedup import Deduplication
 from chalicelib.core.producing.group_commit import GroupCommit, Written
 from chalicelib.core.producing.hooks import SendHooks
-from chalicelib.core.producing.key_hash import queue_of_key
 from chalicelib.core.producing.new_message import Sending, parse_batch, parse_for_transaction
-from chalicelib.core.producing.queue_choice import QueueChoice
+from chalicelib.core.producing.queue_choice import QueueChoice, queue_of_key
 from chalicelib.core.table.writes import Item
 from chalicelib.core.telemetry.record import count
 from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
@@ -81,6 +79,8 @@ class Producer:
                 current = self._catalogue.current_topic(topic.name)
                 return self.send(current, parse(current))
 
+        if not (self._hooks.before or self._hooks.after):
+            return send()
         return self._hooks.around(topic.name, [sending.message for sending in sendings], send)
 
     def send(self, topic: Topic, sendings: Sequence[Sending]) -> list[Produced]:
@@ -88,8 +88,11 @@ class Producer:
 
         Raises StoreUnavailable and QueueFull only if no message is known to be stored; with `outcome="unknown"` some
         may be."""
-        stored = _without_repeats(sendings)
-        own = [*dict.fromkeys(stored)]
+        stored = own = sendings
+        has_ids = any(sending.message.dedup_id is not None for sending in sendings)
+        if has_ids:
+            stored = _without_repeats(sendings)
+            own = [*dict.fromkeys(stored)]
         choice = self._choice(topic)
         full = self._depths.full(topic, topic.max_depth) if topic.max_depth else {}
         self._assign(topic, choice, own, full)
@@ -102,11 +105,12 @@ class Producer:
             self._delay(topic, delayed)
         plain: dict[int, list[Sending]] = {}
         for queue, together in by_queue.items():
-            if any(sending.is_deduplicated for sending in together):
+            if has_ids and any(sending.is_deduplicated for sending in together):
                 self._append_deduplicated(topic, choice, queue, together)
             else:
                 plain[queue] = together
-        self._append(topic, choice, plain, {*by_queue, *full})
+        if plain:
+            self._append(topic, choice, plain, {*by_queue, *full})
         results = [sending.result for sending in stored if sending.result]
         if topic.max_depth:
             self._depths.note(topic, results)
@@ -235,14 +239,14 @@ class Producer:
     ) -> list[Written]:
         """Appends an entry to each of these queues, and notes which queues failed."""
         now = self._runtime.now()
-        packed = [self._packed(queue, together, now) for queue, together in messages]
+        packed = [
+            (queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), together, now), together)
+            for queue, together in messages
+        ]
         appended = self._writer.append(topic, packed, may_leave)
         for (queue, _, _), (first, took_ms) in zip(packed, appended, strict=True):
             choice.note(queue, isinstance(first, StoreUnavailable), took_ms)
         return [Written(entry.id, first) for (_, entry, _), (first, _) in zip(packed, appended, strict=True)]
-
-    def _packed(self, queue: int, messages: Sequence[Message], now: int) -> Packed:
-        return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now), messages
 
     def _has_time(self) -> bool:
         now = self._runtime.uptime()

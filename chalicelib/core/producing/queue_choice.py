@@ -1,12 +1,39 @@
-"""Chooses the queue for messages without a key: an instance stays with one and avoids queues that fail or are slow."""
+"""Chooses the queue for messages without a key: an instance stays with one and avoids queues that fail or are slow.
+
+The queue of a key: Jump Consistent Hash (J. Lamping, E. Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm",
+2014, https://arxiv.org/abs/1406.2294).
+
+When a topic grows from m to n queues, the share (n - m) / n of the keys moves, which is the least that balances them,
+and all of these move to new queues. When it shrinks, only the keys of the queues that leave move."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Sequence
 
 from chalicelib.core.base.limits import MINUTE_MS, SECOND_MS
 from chalicelib.core.base.records import record
 from chalicelib.core.base.runtime import Runtime
+
+_HASH_BYTES = 8
+_STATES = 2 ** (8 * _HASH_BYTES)
+_MULTIPLIER = 2_862_933_555_777_941_757
+"""Of the paper's linear congruential generator."""
+_DRAWN_BITS = 31
+_UNDRAWN_BITS = 8 * _HASH_BYTES - _DRAWN_BITS
+
+
+def queue_of_key(key: str, queues: int) -> int:
+    """The same in every process and version, unlike Python's own hash."""
+    state = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=_HASH_BYTES).digest(), "big")
+    queue, jump = 0, 0
+    while jump < queues:
+        queue = jump
+        state = (state * _MULTIPLIER + 1) % _STATES
+        drawn = (state >> _UNDRAWN_BITS) + 1
+        jump = ((queue + 1) << _DRAWN_BITS) // drawn
+    return queue
+
 
 ISOLATED_MS_MIN = SECOND_MS
 ISOLATED_MS_MAX = MINUTE_MS
@@ -49,7 +76,8 @@ class QueueChoice:
         writers do not contend, and changes it if others write there too, if it fails, or if it is `full`. If all have
         failed, it uses the one whose isolation ends first, and a full one only if all are. While any of the queues that
         are `near` is open, it is one of them."""
-        queue, open_queues = self._current.get(near), _nearest(self.others(full), near)
+        queue, others = self._current.get(near), self.others(full)
+        open_queues = _nearest(others, near) if near else others
         stays = [queue] if queue is not None and queue in open_queues else []
         if stays and not self._is_crowded(logs[stays[0]]):
             return stays[0]
@@ -68,7 +96,7 @@ class QueueChoice:
 
     def hop(self, queues: Sequence[int], near: tuple[int, ...] = ()) -> int:
         """Continues with one of these, a near one if there is one."""
-        self._current[near] = self._runtime.choice(_nearest(queues, near))
+        self._current[near] = self._runtime.choice(_nearest(queues, near) if near else queues)
         return self._current[near]
 
     def note(self, queue: int, has_failed: bool, took_ms: int = 0) -> None:
@@ -94,4 +122,4 @@ class QueueChoice:
 
 def _nearest(queues: Sequence[int], near: Collection[int]) -> Sequence[int]:
     """Those of the queues that are near, or all if none is."""
-    return [queue for queue in queues if queue in near] or queues if near else queues
+    return [queue for queue in queues if queue in near] or queues

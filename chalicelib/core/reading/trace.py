@@ -15,7 +15,7 @@ from chalicelib.core.consuming.events import PAGE_OFFSETS, Event
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, RetryPage, all_cursors_of
 from chalicelib.core.cursors.lease import Lease
-from chalicelib.core.dead_letters.dead_letter import DeadLetter
+from chalicelib.core.dead_letters.bury import DeadLetter
 from chalicelib.core.reading.browse import Lookup
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table import keys
@@ -28,7 +28,7 @@ READY, IN_FLIGHT, RETRYING, SETTLED, DEAD = "ready", "in_flight", "retrying", "s
 
 
 @record
-class Standing:
+class MessageState:
     """The message's state in a group, or for one consumer of a broadcast group. `lease`: the one that owes it."""
 
     group: Group
@@ -44,7 +44,7 @@ class Trace:
     """`is_complete`: False: there are more groups or notes than were read."""
 
     stored: Stored
-    standings: Sequence[Standing]
+    standings: Sequence[MessageState]
     is_complete: bool
 
 
@@ -69,7 +69,7 @@ class Traces:
 
     def _standings(
         self, topic: Topic, groups: Sequence[Group], stored: Stored
-    ) -> tuple[list[Standing] | None, list[Event]]:
+    ) -> tuple[list[MessageState] | None, list[Event]]:
         """The states in each of these groups, and the notes. None: retries have moved back from their page
         meanwhile."""
         cursors = self._cursors(topic, groups, stored.queue)
@@ -79,7 +79,7 @@ class Traces:
         if any(len(pages) > len(held) for (_, pages), held in zip(asked, paged, strict=True)):
             return None, events
         told = sorted((event for event in events if event.is_about(stored.offset)), key=lambda event: event.order)
-        standings: list[Standing] = []
+        standings: list[MessageState] = []
         for (group, cursor), pages in zip(cursors, paged, strict=True):
             leases = [*cursor.owing, *(lease for page in pages.values() for lease in page)]
             lease = next((lease for lease in leases if lease.owes(stored.offset)), None)
@@ -87,7 +87,7 @@ class Traces:
             letter = next((letter for letter in letters if letter.key == own), None)
             state = self._state(cursor, stored.offset, lease, letter)
             here = [event for event in told if (event.group_id, event.consumer) == (group.id, cursor.consumer)]
-            standings.append(Standing(group, cursor, state, lease, letter if state == DEAD else None, here))
+            standings.append(MessageState(group, cursor, state, lease, letter if state == DEAD else None, here))
         return standings, events
 
     def _cursors(self, topic: Topic, groups: Sequence[Group], queue: int) -> list[tuple[Group, Cursor]]:

@@ -13,9 +13,8 @@ from chalicelib.core.cursors.receipt import Receipts
 from chalicelib.core.log.payloads import Payloads
 from chalicelib.core.log.segment import PIECE_BYTES_MAX, Entry
 from chalicelib.core.producing.new_message import traced
-from chalicelib.core.requests.arrivals import Arrivals
-from chalicelib.core.requests.correlation import Correlation
-from chalicelib.core.requests.reply import Replier, fingerprint, is_reply, store
+from chalicelib.core.requests.asking import Arrivals
+from chalicelib.core.requests.correlation import Correlation, Replier, fingerprint, is_reply, store
 from chalicelib.core.store import Keys
 from chalicelib.core.table.writes import Item, Refused
 from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace

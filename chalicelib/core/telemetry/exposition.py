@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from chalicelib import COMMIT, VERSION
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.core.telemetry.totals import BUCKETS_MS, Histogram, Totals
+from chalicelib.core.telemetry.telemetry import BUCKETS_MS, Histogram, Totals
 
 PREFIX = "decant_"
 
@@ -44,7 +44,7 @@ _BACKLOG = {
 }
 
 
-class Standing(NamedTuple):
+class GroupGauges(NamedTuple):
     """The backlog of a group: the values of the gauges in their order."""
 
     topic: str
@@ -57,18 +57,18 @@ class Standing(NamedTuple):
     oldest_age_s: float
 
 
-class Look(NamedTuple):
+class Gauges(NamedTuple):
     """The backlogs at an instant. `is_whole`: they are of all groups, and no look has failed since."""
 
     at_ms: int
-    standings: Sequence[Standing]
+    standings: Sequence[GroupGauges]
     is_whole: bool
 
 
-class _Instance:
+class _Collector:
     """A collector of the Prometheus client, which returns all metrics at once."""
 
-    def __init__(self, totals: Totals, process: str, look: Look) -> None:
+    def __init__(self, totals: Totals, process: str, look: Gauges) -> None:
         self._totals, self._process, self._look = totals, process, look
 
     def collect(self) -> Iterator[Metric]:
@@ -141,6 +141,6 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return [*zip(bounds, accumulate(histogram.counts), strict=True)]
 
 
-def text(totals: Totals, process: str, look: Look) -> str:
+def text(totals: Totals, process: str, look: Gauges) -> str:
     """The metrics of this instance. `process`: distinguishes its counters from those of other instances."""
-    return generate_latest(_Instance(totals, process, look)).decode()
+    return generate_latest(_Collector(totals, process, look)).decode()

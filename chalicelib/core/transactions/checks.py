@@ -29,7 +29,7 @@ _PAGE = 100
 
 
 @record
-class Shown:
+class ShownTransaction:
     """An undecided transaction, for clients."""
 
     transaction: Undecided
@@ -50,7 +50,7 @@ class Checks:
     def __init__(self, env: Env, log: Log) -> None:
         self._store, self._runtime, self._payloads = env.store, env.runtime, log.payloads
 
-    def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[Shown], str | None]:
+    def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[ShownTransaction], str | None]:
         """Up to `limit` undecided transactions, oldest first, fewer if a response would not hold them, and the token of
         the next page (None: no more)."""
         items, rest = page(self._store, keys.transactions(topic.id), limit, token, keys.TRANSACTION_PATTERN)
@@ -60,7 +60,7 @@ class Checks:
         now = self._runtime.now()
         return self._shown(topic, [transaction for transaction in fitting if transaction.is_open(now)]), rest
 
-    def check(self, topic: Topic, most: int, wait_ms: int) -> list[Shown]:
+    def check(self, topic: Topic, most: int, wait_ms: int) -> list[ShownTransaction]:
         """Takes up to `most` transactions that are due for a check, oldest first, as many as a response holds. No other
         caller gets them until they are due again. Returns none only if none was due for `wait_ms`."""
         give_up_at = deadline.wait_until_ms(self._runtime.uptime() + wait_ms)
@@ -126,10 +126,10 @@ class Checks:
                 return
             after = f"{items[-1]['sk']}{keys.AFTER}"
 
-    def _shown(self, topic: Topic, transactions: Sequence[Undecided]) -> list[Shown]:
+    def _shown(self, topic: Topic, transactions: Sequence[Undecided]) -> list[ShownTransaction]:
         """A transaction without its payload is decided, since payloads are removed only after the decision."""
         messages = self._payloads.messages(topic.id, [transaction.entry for transaction in transactions])
-        shown = [Shown(transaction, messages[transaction.entry.id]) for transaction in transactions]
+        shown = [ShownTransaction(transaction, messages[transaction.entry.id]) for transaction in transactions]
         return [transaction for transaction in shown if LOST not in transaction.messages]
 
     def _wait(self, pause_ms: int, next_at_ms: int | None) -> None:

@@ -25,11 +25,11 @@ from chalicelib.core.transactions.half import (
     COMMITTED,
     INLINE_BYTES_MAX,
     ROLLED_BACK,
+    Begin,
     Decided,
     TransactionId,
     Undecided,
 )
-from chalicelib.core.transactions.request import Begin
 
 NO_QUEUE = -1
 """The queue that hooks see for a half message without a `queue`, since the commit chooses it."""

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 from chalicelib.core.admin.groups import StoredGroup
+from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.catalogue.agenda import Appointment
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic, is_readable
-from chalicelib.core.cursors.pages import joined, pages_of
+from chalicelib.core.cursors.cursor import joined, pages_of
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Set, Write
+
+
+class Troubles:
+    def __init__(self) -> None:
+        self._met: list[StoreUnavailable] = []
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Collects a StoreUnavailable raised in the block."""
+        try:
+            yield
+        except StoreUnavailable as trouble:
+            self._met.append(trouble)
+
+    def tell(self) -> None:
+        """Raises the first collected error, if any."""
+        if self._met:
+            raise self._met[0]
+
 
 _PAGE = 100
 """Topics or appointments read at once."""

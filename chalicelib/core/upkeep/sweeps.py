@@ -30,8 +30,7 @@ from chalicelib.core.telemetry.record import count
 from chalicelib.core.transactions import Transactions
 from chalicelib.core.upkeep.alarms import Alarms, is_concerned
 from chalicelib.core.upkeep.expiry import Expiry
-from chalicelib.core.upkeep.rounds import Rounds
-from chalicelib.core.upkeep.troubles import Troubles
+from chalicelib.core.upkeep.rounds import Rounds, Troubles
 
 if TYPE_CHECKING:
     from chalicelib.core.moves import Moves

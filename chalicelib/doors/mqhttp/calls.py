@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from chalicelib.api.operation import Family
 from chalicelib.core.base.errors import TransactionEnded, TransactionNotFound
-from chalicelib.core.base.fields import checked, optional, request, required
+from chalicelib.core.base.fields import array, checked, integer, optional, request, required, string
 from chalicelib.core.base.limits import RECEIPT_CHARS_MAX, SECOND_MS, WAIT_MS_MAX
-from chalicelib.core.base.schema import array, integer, string
 from chalicelib.core.catalogue import filters
 from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import Group
@@ -21,7 +20,7 @@ from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.taker import Popped
 from chalicelib.core.producing import new_message
 from chalicelib.core.telemetry.trace_context import HEADERS, Trace
-from chalicelib.core.transactions.request import Begin
+from chalicelib.core.transactions.half import Begin
 from chalicelib.doors.mqhttp import messages
 from chalicelib.doors.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong
 from chalicelib.doors.mqhttp.messages import CHECK_AFTER, DELIVER_AT, SPACE, Shown, md5_of, messages_text

@@ -115,8 +115,8 @@ def of_groups(items: Items, moment: Moment) -> DataFrame:
 
 
 def of_left_queues(items: Items, moment: Moment) -> DataFrame:
-    """`left_unsettled`: a queue leaves its topic when every group has taken its messages, or they have expired. (What a
-    redrive brings back later, the topic reads again.)"""
+    """`left_unsettled`: a queue leaves its topic when every group has taken its messages, or they have expired. (If a
+    redrive brings messages back later, the topic reads the queue again.)"""
     settings = topics(items).select("topic_id", "readers", "retention_ms", "past_retentions")
     standing = cursors(items).where("mode != 'broadcast'").drop("created_at_ms")
     left = standing.join(F.broadcast(settings), "topic_id").where("queue >= readers")

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from tests.history import pushes
 from tests.simulation.bugs.lies import Plant, calling, unguarded, within
 from tests.simulation.bugs.registry import shown_by
@@ -22,11 +22,11 @@ def slots_that_anybody_takes() -> Plant:
 
 @shown_by(pushes.calls_bring_what_is_stored, PUSHED)
 def calls_with_the_bodies_of_others() -> Plant:
-    def invoke(true: Any, self: Any, function: str, body: bytes, timeout_ms: int) -> Answer:
+    def invoke(true: Any, self: Any, function: str, body: bytes, timeout_ms: int) -> ConsumerResponse:
         asked = orjson.loads(body)
         for message in asked["messages"]:
             message["body"] = asked["messages"][0]["body"]
-        answer: Answer = true(self, function, orjson.dumps(asked), timeout_ms)
+        answer: ConsumerResponse = true(self, function, orjson.dumps(asked), timeout_ms)
         return answer
 
     return calling(Consumer, "invoke", invoke)
@@ -36,8 +36,8 @@ def calls_with_the_bodies_of_others() -> Plant:
 def successes_that_are_lost() -> Plant:
     """The answers of consumers do not reach the dispatcher."""
 
-    def invoke(true: Any, *args: Any) -> Answer:
+    def invoke(true: Any, *args: Any) -> ConsumerResponse:
         true(*args)
-        return Answer(500)
+        return ConsumerResponse(500)
 
     return calling(Consumer, "invoke", invoke)

@@ -13,8 +13,9 @@ from chalicelib.core.consuming.receipt_batch import LEASE_LOST, Failure
 from chalicelib.core.consuming.settle import Settler
 from chalicelib.core.cursors.lease import ACKED, CONFIRMED
 from chalicelib.core.store import Keys
+from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Append, Equals, SizeIs, Write
-from tests.history import attempts, leases, log, order, pops, purges, receipt_rules, settlements
+from tests.history import attempts, drains, leases, log, order, pops, purges, receipt_rules, settlements
 from tests.simulation import world
 from tests.simulation.bugs.lies import (
     CURSORS,
@@ -36,10 +37,13 @@ from tests.simulation.bugs.lies import (
 )
 from tests.simulation.bugs.registry import shown_by
 from tests.simulation.faulty_store import FaultyStore
-from tests.simulation.plans import CROWD, EMPTIED, HASTY, KEYED, MEDDLED, NAMED, RISEN, SIFTED, TORN, Plan
+from tests.simulation.plans import BROADCAST, CROWD, EMPTIED, HASTY, KEYED, MEDDLED, NAMED, RISEN, SIFTED, TORN, Plan
 
 DEADLINE, ATTEMPT, AGE = 2, 3, 4
 """Places in what is listed of a lease."""
+
+
+_STALE = replace(TORN, faults=replace(TORN.faults, stale=0.7, stale_ms_max=1_500))
 
 
 def _resets(write: Write) -> bool:
@@ -67,7 +71,13 @@ def takeovers_without_a_fence() -> Plant:
     return unguarded(claims, of_kind(SizeIs))
 
 
-@shown_by(attempts.attempts_count_up, HASTY)
+@shown_by(attempts.attempts_count_up)
+def attempts_that_begin_anew() -> Plant:
+    """A message that is taken over is at its first attempt again."""
+    return with_leases(claims, lambda _, listed: [*listed[:ATTEMPT], 1, *listed[AGE:]])
+
+
+@shown_by(settlements.acked_messages_stay_acked, HASTY)
 def repeats_that_confirm_nothing() -> Plant:
     """A second call of an attempt delivers what the first has leased, and does not note that it does."""
 
@@ -120,6 +130,13 @@ def ordered_claims_that_race() -> Plant:
     return unguarded(claims, about("claims"))
 
 
+@shown_by(drains.no_message_is_lost, BROADCAST)
+def consumers_that_share_a_cursor() -> Plant:
+    """Two consumers of a broadcast group get each message once between them."""
+    true = keys.consumer
+    return patch.object(keys, "consumer", lambda name: true("ann" if name == "bob" else name))
+
+
 # -- settling ---------------------------------------------------------------------------------------------------------
 
 
@@ -157,7 +174,7 @@ def receipts_without_a_group() -> Plant:
     return together(calling(Popper, "pop", pop), calling(Settler, "ack", ack))
 
 
-@shown_by(settlements.acked_messages_stay_acked, TORN)
+@shown_by(settlements.acked_messages_stay_acked, _STALE)
 def verdicts_from_the_past() -> Plant:
     """Reads of cursors may be stale, whatever was asked for."""
 

@@ -15,7 +15,7 @@ from chalicelib.core.store import Keys, Outcome
 from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Append, Effect, Guard, Item, Path, RemoveItem, Set, Write, never_landed
-from local.memory.evaluate import after
+from local.memory.evaluate import after, allows
 from tests.simulation.faulty_store import FaultyStore, PastStore
 
 Plant = AbstractContextManager[Any]
@@ -88,8 +88,10 @@ def _storing(store: type, change: Callable[[Write], Write | None]) -> Plant:
     def written(self: Any, sent: Write) -> Item:
         changed = change(sent)
         if changed is None:
-            return after(next(iter(self.read_now(Keys([sent.key]))), None), sent) or {}
-        return true_write(self, changed)  # type: ignore[no-any-return]
+            before = next(iter(self.read_now(Keys([sent.key]))), None)
+            if allows(sent, before):
+                return after(before, sent) or {}
+        return true_write(self, changed or sent)  # type: ignore[no-any-return]
 
     def written_each(self: Any, sent: Sequence[Write]) -> list[Outcome]:
         return true_each(self, [changed for each in sent if (changed := change(each))])  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from chalicelib.core.base.message import Message
 from chalicelib.core.delays.chain import DecisionChain
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.producing.produce import Producer
-from chalicelib.core.requests.waiting import Waiter
+from chalicelib.core.requests.asking import ReplyWaiter
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Add, Effect, Key, Lacks, Set
 from chalicelib.core.transactions.checks import Checks
@@ -203,7 +203,7 @@ def time_outs_that_do_not_last() -> Plant:
 
 @shown_by(requests.an_accepted_reply_is_there, CALLS)
 def replies_that_nobody_can_fetch() -> Plant:
-    return calling(Waiter, "fetch", lambda *_: None)
+    return calling(ReplyWaiter, "fetch", lambda *_: None)
 
 
 @shown_by(requests.a_reply_comes_in_time_or_never, CALLS)

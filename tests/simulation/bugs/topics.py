@@ -9,7 +9,7 @@ from chalicelib.core.admin.draining import Draining
 from chalicelib.core.admin.groups import Groups
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.catalogue.catalogue import Catalogue
-from chalicelib.core.catalogue.rate import Window
+from chalicelib.core.catalogue.rate import RateWindow
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.producing.produce import Producer
 from chalicelib.core.producing.queue_choice import QueueChoice
@@ -56,7 +56,9 @@ def permits_that_others_have_taken() -> Plant:
 @shown_by(pops.a_group_keeps_to_its_rate, RATED_APART)
 def windows_of_each_clock() -> Plant:
     """A window that begins in an instance's future is over."""
-    return calling(Window, "is_over", lambda true, self, rate, now: self.is_ahead(rate, now) or true(self, rate, now))
+    return calling(
+        RateWindow, "is_over", lambda true, self, rate, now: self.is_ahead(rate, now) or true(self, rate, now)
+    )
 
 
 # -- alarms -----------------------------------------------------------------------------------------------------------

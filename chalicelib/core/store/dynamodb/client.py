@@ -15,8 +15,7 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store.dynamodb import boto
 from chalicelib.core.store.dynamodb.connections import Connections
 from chalicelib.core.store.dynamodb.signing import Credentials, Signer
-from chalicelib.core.store.dynamodb.trouble import Failed, NeverSent, NoAnswer, Unusable
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.trying import Failed, NeverSent, NoAnswer, Trying, Unusable
 
 _VERSION = "DynamoDB_20120810"
 _ALWAYS = "content-type:application/x-amz-json-1.0\r\naccept-encoding:identity\r\nuser-agent:decant\r\n"

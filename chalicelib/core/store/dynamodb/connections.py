@@ -18,8 +18,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, KIB, MIB, QUEUES_MAX, SECOND_MS
-from chalicelib.core.store.dynamodb.trouble import KeptConnectionClosed, NeverSent, NoAnswer
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.trying import KeptConnectionClosed, NeverSent, NoAnswer, Trying
 
 UNDER_WAY_MAX = 512
 """Requests that one process has under way, each with a connection. Together with kept connections, they leave a third
@@ -35,7 +34,7 @@ _HTTPS_PORT, _HTTP_PORT = 443, 80
 _REQUEST = b"POST / HTTP/1.1\r\n%bcontent-length:%d\r\n\r\n%b"
 
 
-class Answer(NamedTuple):
+class WireAnswer(NamedTuple):
     status: int
     body: bytes
 
@@ -55,7 +54,7 @@ class Connections:
         self._places = threading.Semaphore(UNDER_WAY_MAX)
         weakref.finalize(self, _close_all, self._idle)
 
-    def ask(self, headers: str, body: bytes, timeout_ms: int) -> Trying[Answer]:
+    def ask(self, headers: str, body: bytes, timeout_ms: int) -> Trying[WireAnswer]:
         """Sends `POST /` and reads the response, within this time except for resolving the host and trying its
         addresses. It reads a response that has arrived even after that time, since other requests of the call may have
         used it up. Raises NeverSent, NoAnswer. A caller that gives up early closes the connection."""
@@ -66,7 +65,7 @@ class Connections:
         finally:
             self._places.release()
 
-    def _asked(self, headers: str, body: bytes, timeout_ms: int) -> Trying[Answer]:
+    def _asked(self, headers: str, body: bytes, timeout_ms: int) -> Trying[WireAnswer]:
         until_ms = self._uptime() + timeout_ms
         kept = self._taken()
         connection = kept or self._opened(min(timeout_ms, CONNECT_TIMEOUT_MS))
@@ -137,7 +136,7 @@ class _Incoming:
     def has_begun(self) -> bool:
         return bool(self._data)
 
-    def read(self) -> Answer:
+    def read(self) -> WireAnswer:
         """Raises OSError, and ValueError if this is no response of DynamoDB."""
         data = self._data
         while (end := data.find(b"\r\n\r\n")) < 0:
@@ -153,7 +152,7 @@ class _Incoming:
         if checksum is not None and int(checksum) != crc32(body):
             raise ValueError(f"an answer whose checksum is {crc32(body)}, not {checksum.decode(errors='replace')}")
         self.is_last = _header(head, b"connection") == b"close" or len(data) > full
-        return Answer(_status(head), body)
+        return WireAnswer(_status(head), body)
 
     def _receive(self) -> None:
         self._connection.settimeout(max(0, self._until_ms - self._uptime()) / SECOND_MS)

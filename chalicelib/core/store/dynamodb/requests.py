@@ -12,8 +12,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS, SECOND_MS
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store import Throttled
-from chalicelib.core.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, Trouble, Unusable
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.trying import Failed, KeptConnectionClosed, NeverSent, Trouble, Trying, Unusable
 from chalicelib.core.telemetry import record
 
 STORE_PAUSE_MS_MIN = 25
@@ -71,7 +70,7 @@ def _charge_writes(units: float) -> None:
     record.used(write_units=units)
 
 
-class Requests:
+class Retrier:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 

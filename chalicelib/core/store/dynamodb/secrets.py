@@ -7,7 +7,7 @@ from typing import Any
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.store.dynamodb import boto
-from chalicelib.core.store.dynamodb.trouble import Failed, Trouble
+from chalicelib.core.store.dynamodb.trying import Failed, Trouble
 
 SERVICES = ("ssm", "secretsmanager")
 
