@@ -96,10 +96,6 @@ def is_decision(verb: str, _about: Any) -> bool:
     return verb == "write_together"
 
 
-def is_write(verb: str, _about: Any) -> bool:
-    return verb == "write"
-
-
 def is_read_of_payloads(verb: str, about: Any) -> bool:
     return verb == "read" and any(
         key.pk.startswith("payload#") for read in about if isinstance(read, Keys) for key in read.keys
@@ -413,15 +409,6 @@ def test_a_check_reads_no_further_than_what_it_takes(store: TroubledStore, topic
     assert left == 0
 
 
-def test_two_checks_at_once_share_the_transactions(store: TroubledStore, topic: Topic, clock: Clock) -> None:
-    other = topic.client.another()
-    halves = [begin(topic, "a", check_after_ms=1_000) for _ in range(4)]
-    clock.sleep(1_000)
-    faster: list[str] = []
-    store.before = first(is_write, lambda: faster.extend(ids(check(topic, other, max=2))), store)
-    assert sorted(ids(check(topic, max=2)) + faster) == sorted(halves)
-
-
 @pytest.mark.parametrize(("due_ms", "wait_ms"), [(1, 1), (5_000, 20_000)])
 def test_a_check_waits_until_one_is_due(topic: Topic, clock: Clock, due_ms: int, wait_ms: int) -> None:
     half = begin(topic, "a", check_after_ms=due_ms)
@@ -532,16 +519,6 @@ def no_promotion(verb: str, about: Any) -> StoreUnavailable | None:
     """Nobody can promote delayed messages."""
     is_promotion = verb == "write" and about.key.pk.startswith("promotions#")
     return StoreUnavailable("the store throttled") if is_promotion else None
-
-
-def test_a_committed_message_comes_though_the_commit_died(store: TroubledStore, topic: Topic, group: Group) -> None:
-    half = begin(topic, "a", "b")
-    store.before = no_promotion  # it is decided, and no further
-    assert decide(topic, half, "commit").problem == (503, "StoreUnavailable")
-    store.before = unavailable()
-    came = group.drained()
-    assert bodies(came) == ["a", "b"]
-    assert [each["message_id"] for each in commit(topic, half)] == [each["message_id"] for each in came]
 
 
 @pytest.mark.parametrize(("cancelled", "places"), [([0], [None, 0]), ([1], [0, None]), ([0, 1], [None, None])])
