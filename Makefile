@@ -34,7 +34,7 @@ AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test lint soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
+.PHONY: help run export pipeline package deploy undeploy token test lint hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -63,10 +63,14 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: lint emulators-if-possible s3a-if-possible aws-tools $(MOTO_TESTS) ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
 
-lint: $(VENV)/.dev ## check style and types
+lint: $(VENV)/.dev ## check style, types and English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.english
+
+hooks: $(VENV)/.dev ## have git run make lint on what is staged before each commit
+	git config core.hooksPath .ci/hooks
 
 soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
 	@exec $(BIN)/python -m tests.simulation --minutes $(MINUTES) --seed $(SEED)

@@ -21,8 +21,7 @@ from chalicelib.core.base.limits import MIB
 from chalicelib.core.base.runtime import system
 from chalicelib.core.store.dynamodb.client import Client, open_client
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.trouble import Failed
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.trying import Failed, Trying
 from chalicelib.service import Service
 
 CONNECTIONS = 8

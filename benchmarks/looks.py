@@ -4,6 +4,7 @@ in memory, on virtual time. A request to the store takes none."""
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,9 +18,14 @@ from benchmarks.report import Cell, table
 from chalicelib.api import Api
 from chalicelib.core.base.limits import QUEUES_MAX, SECOND_MS, WAIT_MS_MAX
 from chalicelib.core.consuming import tour
+from chalicelib.core.table.writes import Key
+from chalicelib.service import Service
+from local.memory.meter import Meter
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
-from tests.support.instances import instance
+from tests.support.instances import SIGNING_KEY, instance
+from tests.support.partitioned_store import PartitionedStore
+from tests.support.partitions import READ_UNITS, Limits, Partitions
 
 LOAD = 0.8
 """How busy the consumers are while they keep up."""
@@ -87,8 +93,48 @@ def looks(seconds: int) -> str:
         for looked_at in _looked_at(queues)
     ]
     title = f"(m) Pops of topics with many queues, consumers {LOAD:.0%} busy, {seconds} s of virtual time"
+    carried = [[queues, round(looks_per_second(queues))] for queues in (1, 4, 16, QUEUES_MAX)]
+    most = table(
+        "Looks a second of one topic, by many groups, until a partition throttles", ("queues", "looks/s"), carried
+    )
     below = "A message of another instance that breaks a silence of up to 20 s"
-    return f"{table(title, _HEADERS, rows)}\n{table(below, _SILENCE_HEADERS, silences)}"
+    return f"{table(title, _HEADERS, rows)}\n{most}\n{table(below, _SILENCE_HEADERS, silences)}"
+
+
+class _Charged(Partitions):
+    """Notes the read units by partition key."""
+
+    def __init__(self) -> None:
+        super().__init__(Limits())
+        self.units: defaultdict[str, float] = defaultdict(float)
+
+    def charge(self, key: Key, is_write: bool, now: int, units: float) -> None:
+        super().charge(key, is_write, now, units)
+        if not is_write:
+            self.units[key.pk] += units
+
+
+def looks_per_second(queues: int, groups: int = 32, pops: int = 8) -> float:
+    """How many looks of this many groups, by an instance each, a topic carries while all its queues have messages:
+    until the busiest partition key has used its read units of a second. Pops that find something look once."""
+    store, clock, charged = MemoryStore(), Clock(), _Charged()
+    producer = instance(store, clock, 0)
+    producer.put_topic("t", {"queues": queues})
+    consumers = []
+    for number in range(groups):
+        producer.put_group("t", f"g{number}", {})
+        runtime = clock.runtime(1 + number)
+        seen = PartitionedStore(store, store.meter, charged, runtime, Meter())
+        consumers.append(Api(Service(seen, runtime, SIGNING_KEY)))
+    for queue in range(queues):
+        producer.produce("t", {"messages": [{"body": "x", "queue": queue}] * pops * 4})
+    for turn in range(1 + pops):
+        if turn == 1:  # the caches are warm
+            charged.units.clear()
+        for number, consumer in enumerate(consumers):
+            clock.ms += 20
+            consumer.pop("t", f"g{number}", {"max_messages": 1})
+    return READ_UNITS * groups * pops / max(charged.units.values())
 
 
 def _looked_at(queues: int) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from unittest import mock
 
 from chalicelib.core.base.limits import KIB
 from chalicelib.core.base.runtime import system
-from chalicelib.core.store.dynamodb import boto, client, table
+from chalicelib.core.store.dynamodb import boto, client
 from chalicelib.core.store.dynamodb.store import DynamoStore
 from tests.support.emulators import DYNOXIDE, ROOT, dynoxide, free_port
 
@@ -75,7 +75,7 @@ def emulated_store() -> Iterator[DynamoStore]:
     demand_emulator()
     settings = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
     with dynoxide() as endpoint, mock.patch.dict(os.environ, settings, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
-        table.ensure(boto.connect("dynamodb"), TABLE)
+        boto.ensure(boto.connect("dynamodb"), TABLE)
         yield DynamoStore(client.open_client(system(), os.environ), TABLE, system())
 
 

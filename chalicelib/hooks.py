@@ -1,4 +1,4 @@
-"""What programs that run Decant's code may import: hooks around every send, and messages that a caller sends in a
+"""Public names for programs that import Decant: hooks around every send, and messages that a caller sends in a
 transaction of its own. The names of this module stay."""
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ def outbox_item(topic: str, message: dict[str, Any]) -> dict[str, Any]:
     write something and send a message, both or neither. `message` has the fields of `produce`. Send the item once,
     within 15 minutes. The message is delivered if the transaction commits, and never otherwise. Raises what `produce`
     raises."""
-    from chalicelib.core.store.dynamodb.values import outbox_put
+    from chalicelib.core.store.dynamodb.expressions import outbox_put
 
     return outbox_put(wiring.settings.table, wiring.api().outbox_item(topic, message))

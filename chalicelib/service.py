@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chalicelib.core.reading import Reading
     from chalicelib.core.requests import Requests
     from chalicelib.core.upkeep.sweeps import Sweeps
-    from chalicelib.push.pushing import Pushing
+    from chalicelib.push.dispatcher import Pushing
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class Service:
     @cached_property
     def pushing(self) -> Pushing:
         """Imported by the first call that needs it: few groups are pushed."""
-        from chalicelib.push.pushing import Pushing
+        from chalicelib.push.dispatcher import Pushing
 
         return Pushing(self.env, self.signing_key, self.consuming, self.outside)
 

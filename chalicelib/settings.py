@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from chalicelib.api.admission import Demand
 from chalicelib.core.base.errors import Internal
 from chalicelib.core.base.runtime import system
-from chalicelib.core.catalogue.configured_keys import KEY_CHARS_MIN, ConfiguredKeys
-from chalicelib.core.catalogue.signing_key import Configured
+from chalicelib.core.catalogue.signing_key import KEY_CHARS_MIN, Configured, ConfiguredKeys
 
 TABLE_DEFAULT = "decant"
 WITHOUT_STAGE = (

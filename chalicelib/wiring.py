@@ -18,7 +18,7 @@ from chalicelib.core.store import Store
 from chalicelib.core.telemetry import reports
 from chalicelib.core.telemetry.telemetry import Telemetry
 from chalicelib.core.telemetry.trace_context import trace_id
-from chalicelib.push.outside import Answer, Outside, Wake
+from chalicelib.push.outside import ConsumerResponse, Outside, Wake
 from chalicelib.service import Service
 from chalicelib.settings import Settings
 
@@ -27,9 +27,9 @@ _log = logging.getLogger("decant")
 
 @mutable
 class Parts:
-    """What a process hands in. `open_memory`: opens the memory store, which is not deployed; it is told whether to keep
-    payloads too big for items. `wake`: runs the push in this process, on this machine, whose own addresses webhooks may
-    have; None: a function runs it."""
+    """A process hands these in. `open_memory`: opens the memory store, which is not deployed; the argument says whether
+    it keeps payloads too big for items. `wake`: runs the push in this process, on this machine, whose own addresses
+    webhooks may have; None: a function runs it."""
 
     open_memory: Callable[[bool], Store] | None = None
     wake: Wake | None = None
@@ -52,18 +52,18 @@ def open_store(settings: Settings, parts: Parts) -> Store:
         if parts.open_memory is None:
             raise ValueError("DECANT_STORE is 'memory', but nothing here opens such a store")
         return parts.open_memory(settings.bucket is not None)
-    from chalicelib.core.store.dynamodb import boto, client, table
+    from chalicelib.core.store.dynamodb import boto, client
     from chalicelib.core.store.dynamodb.store import DynamoStore
 
     if settings.has_endpoint:
-        table.ensure(boto.connect("dynamodb"), settings.table)
+        boto.ensure(boto.connect("dynamodb"), settings.table)
     dynamodb = client.open_client(system(), settings.environ)
     s3 = boto.connect("s3") if settings.bucket else None
     return DynamoStore(dynamodb, settings.table, system(), s3, settings.bucket)
 
 
 def outside_of(settings: Settings, parts: Parts) -> Outside:
-    """What the push calls."""
+    """Returns the callers of webhooks and functions."""
     from chalicelib.core.store.dynamodb import boto
     from chalicelib.push.functions import Functions
     from chalicelib.push.webhooks import Webhooks
@@ -75,9 +75,9 @@ def outside_of(settings: Settings, parts: Parts) -> Outside:
     return Outside(webhooks.post, invoke, parts.wake or functions.wake, allows_loopback=is_here)
 
 
-def _invoke_nothing(*_call: object) -> Answer:
+def _invoke_nothing(*_call: object) -> ConsumerResponse:
     """Whoever tries out pushes on a laptop does not reach the functions of an account by accident."""
-    return Answer.missing("there are no functions beside a store in memory")
+    return ConsumerResponse.missing("there are no functions beside a store in memory")
 
 
 def _to_stdout(line: str) -> None:

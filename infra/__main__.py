@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from infra import deploying, packaging, tokens
+from infra import deployed, deploying, packaging
 from infra.aws import Aws, explained
-from infra.errors import Stop
+from infra.console import Stop
 from infra.stage import read_stage
 
 MISUSED = 64
@@ -63,7 +63,7 @@ def _undeploy(given: argparse.Namespace) -> None:
 
 def _token(given: argparse.Namespace) -> None:
     stage = read_stage(given.stage)
-    tokens.make_token(Aws(given.region), stage, given.name, given.rights)
+    deployed.make_token(Aws(given.region), stage, given.name, given.rights)
 
 
 def _parser() -> Parser:
@@ -74,7 +74,7 @@ def _parser() -> Parser:
     undeploy = _command(commands, "undeploy", "remove a stage; its table and buckets are kept")
     token = _command(commands, "token", "make a token for a deployed stage, and print it as JSON, this once")
     token.add_argument("--name", required=True, help="to know it by in lists")
-    token.add_argument("--rights", required=True, metavar="JSON", help=f"such as {tokens.EXAMPLE}")
+    token.add_argument("--rights", required=True, metavar="JSON", help=f"such as {deployed.RIGHTS_EXAMPLE}")
     for command in (package, deploy):
         command.add_argument("--infra", type=Path, action="append", default=[], metavar="FILE", help=OWN)
         command.add_argument("--out", type=Path, default=packaging.PACKAGES, metavar="DIR", help="(default: packages)")

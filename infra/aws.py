@@ -13,7 +13,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from infra.errors import Stop
+from infra.console import Stop
 
 TRIES = 8
 """Of one request: a deployment makes many, over minutes, and AWS throttles those who look often."""

@@ -9,10 +9,10 @@ import json
 from botocore.exceptions import ClientError
 
 from infra.aws import Aws, is_missing
-from infra.errors import Stop
-from infra.merging import Template
+from infra.console import Stop
 from infra.packaging import CODE
 from infra.stage import Stage
+from infra.templates import Template
 
 FIRST_REGION = "us-east-1"
 """Where buckets are made without saying so."""

@@ -8,10 +8,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from infra.aws import Aws, is_missing
-from infra.errors import Stop
-from infra.merging import Template
+from infra.console import Stop, say
 from infra.stack import Stack
-from infra.telling import say
+from infra.templates import Template
 
 UNRESERVED_MIN = 100
 """Instances that Lambda keeps for functions that reserve none. An account that has no more can reserve none."""

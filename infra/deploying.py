@@ -14,22 +14,19 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from chalicelib import VERSION
 from infra import concurrency, leftovers, packaging
-from infra.addresses import addresses
 from infra.aws import Aws
 from infra.code_bucket import CodeBucket
-from infra.commit import commit
-from infra.emulating import CHANGE_SET, for_emulators
-from infra.errors import Stop
-from infra.merging import Template
-from infra.naming import with_names
-from infra.stack import NOT_THERE, Change, Ending, Stack, Waiting
+from infra.console import Progress, Stop, ask, say, show
+from infra.deployed import addresses
+from infra.packaging import commit
+from infra.stack import NOT_THERE, Ending, ResourceChange, Stack, Waiting
 from infra.stage import Stage
-from infra.telling import Progress, ask, say, show
+from infra.templates import EMULATOR_CHANGE_SET, Template, for_emulators, with_names
 
 
 def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: bool) -> None:
     """Packages, shows what would change, asks, and carries it out. Raises Stop if it fails or is declined."""
-    stack = Stack(aws.client("cloudformation"), stage.stack, CHANGE_SET if aws.endpoint else {})
+    stack = Stack(aws.client("cloudformation"), stage.stack, EMULATOR_CHANGE_SET if aws.endpoint else {})
     say(f"{stack.name} in account {aws.account}, region {aws.region}")
     stack.check_ready()
     package = packaging.package(stage, own, aws.region, out)
@@ -72,7 +69,7 @@ AFTERWARDS = {
 }
 
 
-def _agree(stack: Stack, changes: Sequence[Change], says_yes: bool) -> None:
+def _agree(stack: Stack, changes: Sequence[ResourceChange], says_yes: bool) -> None:
     """Raises Stop if the person does not."""
     losses = [change.name for change in changes if change.loses_messages]
     if losses:

@@ -10,11 +10,11 @@ from botocore.exceptions import ClientError
 
 from infra.aws import Aws, is_missing
 from infra.code_bucket import CodeBucket
-from infra.naming import NAMES, with_names
+from infra.console import say
 from infra.packaging import complete
-from infra.stack import Change, Event
+from infra.stack import ResourceChange, StackEvent
 from infra.stage import Stage
-from infra.telling import say
+from infra.templates import NAME_PROPERTIES, with_names
 
 TABLE, BUCKET, SECRET = "AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SecretsManager::Secret"
 
@@ -37,7 +37,7 @@ Left = tuple[str, str]
 """Its type, and its name in AWS."""
 
 
-def tell(aws: Aws, stage: Stage, events: Iterable[Event]) -> None:
+def tell(aws: Aws, stage: Stage, events: Iterable[StackEvent]) -> None:
     """`events`: all of the stack. What it found in place and did not take in is in none, so what the template names is
     looked for as well."""
     skipped = [(event.kind, event.physical) for event in events if event.status == "DELETE_SKIPPED"]
@@ -55,7 +55,7 @@ def tell(aws: Aws, stage: Stage, events: Iterable[Event]) -> None:
         say(f"  aws {REMOVALS[kind]}{name} --region {aws.region}")
 
 
-def tell_of_keys(changes: Sequence[Change]) -> None:
+def tell_of_keys(changes: Sequence[ResourceChange]) -> None:
     """Says what ends where a table of before gets new keys."""
     made = {(change.action, change.kind) for change in changes}
     if {("Import", TABLE), ("Add", SECRET)} <= made:
@@ -70,7 +70,7 @@ def _named(aws: Aws, stage: Stage) -> list[Left]:
     """What the template of the stage retains under names that are known."""
     resources = with_names(complete({}, stage, []), pseudo_parameters(aws, stage))["Resources"].values()
     retained = [resource for resource in resources if resource.get("DeletionPolicy") == "Retain"]
-    return [(r["Type"], r["Properties"][name]) for r in retained for name in NAMES if name in r["Properties"]]
+    return [(r["Type"], r["Properties"][name]) for r in retained for name in NAME_PROPERTIES if name in r["Properties"]]
 
 
 def _exists(aws: Aws, kind: str, name: str) -> bool:

@@ -11,23 +11,22 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from infra import slimming, sources
-from infra.alarms import without_alarms
-from infra.commit import commit
-from infra.errors import Stop
-from infra.fronts import with_fronts
-from infra.merging import Template, load, load_template, merged
-from infra.stage import PARTS, Stage
+from infra import event_sources
+from infra.console import Stop
+from infra.stage import Stage
+from infra.templates import PARTS, Template, load, load_template, merged, with_functions, without_alarms
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ROOT / "packages"
@@ -49,6 +48,25 @@ TASK = "/var/task"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The first date that a zip file can have."""
 MODE = 0o100644 << 16
+
+AWS_SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "ssm", "sts")
+"""Whose clients the functions make. botocore describes 400 more, in 14 of its 16 MB."""
+
+LEFT_OUT = (
+    "bin/*",
+    "*.dist-info/*",
+    "*.pyi",
+    "*/py.typed",
+    "*/__pycache__/*",
+    "boto3/data/*",  # of its resources, which nothing uses
+    "boto3/examples/*",
+    "dateutil/zoneinfo/*.tar.gz",  # for machines without time zones
+    "zstandard/_cffi*",  # for PyPy
+    "zstandard/backend_cffi.py",
+)
+
+COMMIT_COMMAND = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty")
+"""Twelve digits, and `-dirty` behind them where files of the commit have been changed."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +94,7 @@ def package(stage: Stage, own: Sequence[Path], region: str, out: Path) -> Packag
         _compile(task)
         shutil.copytree(installed, task, dirs_exist_ok=True)
         _zip(task, folder / CODE)
-    template = complete(with_fronts(generated), stage, own)
+    template = complete(with_functions(generated), stage, own)
     (folder / TEMPLATE).write_text(json.dumps(template, indent=1) + "\n")
     return Package(folder / CODE, template)
 
@@ -90,7 +108,7 @@ def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template
     mine = map(load_template, own)
     layers = [*map(load, parts), environment, stage.capacity, stage.template, *mine]
     whole: Template = reduce(merged, layers, generated)
-    sources.check(whole)
+    event_sources.check(whole)
     return whole if stage.has_alarms else without_alarms(whole)
 
 
@@ -101,7 +119,7 @@ def install(out: Path) -> Path:
     """A folder of what `requirements.txt` names, as it goes to Lambda, which is kept until that, its versions or the
     way it is made change. Byte code alone: with sources beside it, a fifth of the package would be there for stack
     traces."""
-    wanted = [ROOT / "requirements.txt", ROOT / "constraints.txt", Path(slimming.__file__), Path(__file__)]
+    wanted = [ROOT / "requirements.txt", ROOT / "constraints.txt", Path(__file__)]
     key = hashlib.sha256(b"".join(path.read_bytes() for path in wanted) + PYTHON.encode()).hexdigest()[:16]
     folder = out / f"installed-{key}"
     if not folder.exists():
@@ -130,8 +148,8 @@ def _copy_wanted(site: Path, slim: Path) -> None:
     _write(slim / VERSIONS, "".join(f"{version}\n" for version in versions).encode())
     for path in site.rglob("*"):
         name = path.relative_to(site).as_posix()
-        if path.is_file() and slimming.is_wanted(name):
-            _write(slim / name, slimming.content(path))
+        if path.is_file() and is_wanted(name):
+            _write(slim / name, _content(path))
 
 
 def _pip(folder: Path) -> None:
@@ -215,3 +233,46 @@ def _run(name: str, command: list[str], folder: Path, environment: dict[str, str
         sys.stderr.write(done.stdout + done.stderr)
         lines = (done.stdout + done.stderr).strip().splitlines() or ["it says nothing"]
         raise Stop(f"{name} failed: {lines[-1]}")
+
+
+# -- what of the installed packages goes to Lambda --------------------------------------------------------------------
+
+
+def is_wanted(path: str) -> bool:
+    """`path`: of a file, relative to where packages are installed."""
+    parts = path.split("/")
+    if parts[:2] == ["botocore", "data"] and len(parts) > 3:
+        return parts[2] in AWS_SERVICES and not fnmatch(path, "*/examples-1.json*")
+    return not any(fnmatch(path, pattern) for pattern in LEFT_OUT)
+
+
+def _content(path: Path) -> bytes:
+    """The file, a binary without what only debuggers and linkers read."""
+    read = path.read_bytes()
+    return stripped(read) if path.suffix == ".so" and read.startswith(b"\x7fELF\x02\x01") else read
+
+
+def stripped(elf: bytes) -> bytes:
+    """A shared object of 64 bits, up to the end of its last segment: sections are for linkers and debuggers, and come
+    behind. Unlike `strip`, this is the same on every machine."""
+    program_headers, size, count = *struct.unpack_from("<Q", elf, 32), *struct.unpack_from("<HH", elf, 54)
+    end = 0
+    for at in range(program_headers, program_headers + size * count, size):
+        offset, length = struct.unpack_from("<Q", elf, at + 8)[0], struct.unpack_from("<Q", elf, at + 32)[0]
+        end = max(end, offset + length)
+    cut = bytearray(elf[:end])
+    struct.pack_into("<Q", cut, 40, 0)  # where the table of sections is
+    struct.pack_into("<HHH", cut, 58, 0, 0, 0)  # the size of its entries, how many there are, which one has the names
+    return bytes(cut)
+
+
+# -- the commit -------------------------------------------------------------------------------------------------------
+
+
+def commit() -> str:
+    """Empty where git or its history is missing."""
+    try:
+        done = subprocess.run(COMMIT_COMMAND, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:
+        return ""
+    return "" if done.returncode else done.stdout.strip()

@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from infra.errors import Stop
+from infra.console import Stop
 
 CAPABILITIES = ["CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
 """Roles are made, and the SAM transform is applied."""
@@ -47,7 +47,7 @@ UNUSABLE = {
 
 
 @dataclass(frozen=True)
-class Change:
+class ResourceChange:
     action: str
     """Add, Modify, Remove, Import, or Replace: a new one is made, and the old one removed or left alone."""
     kind: str
@@ -60,7 +60,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Event:
+class StackEvent:
     kind: str
     name: str
     physical: str
@@ -77,7 +77,7 @@ class Ending:
     """How an operation ended: the stack's status, and all events from first to last."""
 
     status: str
-    events: list[Event]
+    events: list[StackEvent]
 
     @property
     def is_rolled_back(self) -> bool:
@@ -88,7 +88,7 @@ class Ending:
         return self.status.endswith("_COMPLETE") and not self.is_rolled_back
 
 
-Waiting = Callable[[Callable[[Event], None]], Ending]
+Waiting = Callable[[Callable[[StackEvent], None]], Ending]
 """Waits for the end of an operation, and is told each event."""
 
 
@@ -119,7 +119,7 @@ class Stack:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def propose(self, change_set: str, template_url: str, tags: dict[str, str]) -> list[Change]:
+    def propose(self, change_set: str, template_url: str, tags: dict[str, str]) -> list[ResourceChange]:
         """Makes a change set of this name. Empty where nothing would change; then it is removed again. A new stack
         takes in what an earlier one left under the same names."""
         is_new = self.check_ready()
@@ -203,20 +203,20 @@ class Stack:
                 return described
             time.sleep(next(pauses))
 
-    def _changes(self, change_set: str) -> Iterator[Change]:
+    def _changes(self, change_set: str) -> Iterator[ResourceChange]:
         paginator = self._client.get_paginator("describe_change_set")
         for page in paginator.paginate(StackName=self.name, ChangeSetName=change_set):
             for change in page.get("Changes", []):
                 proposed = change["ResourceChange"]
                 action = "Replace" if proposed.get("Replacement") == "True" else proposed["Action"]
-                yield Change(action, proposed["ResourceType"], proposed["LogicalResourceId"])
+                yield ResourceChange(action, proposed["ResourceType"], proposed["LogicalResourceId"])
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _wait(self, seen: str | None, stack: str, on_event: Callable[[Event], None]) -> Ending:
+    def _wait(self, seen: str | None, stack: str, on_event: Callable[[StackEvent], None]) -> Ending:
         """`stack`: its id, by which it is still known when it is deleted. A status without an event since `seen` is
         that of before: AWS may tell it for a while."""
-        events: list[Event] = []
+        events: list[StackEvent] = []
         pauses = _pauses()
         while True:
             status = self._describe(stack)["StackStatus"]
@@ -229,14 +229,14 @@ class Stack:
                 return Ending(status, events)
             time.sleep(next(pauses))
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[StackEvent]:
         """All that happened to the stack since it was first proposed, the oldest first."""
         return self._events_since(None, self.name)[1]
 
-    def _events_since(self, seen: str | None, stack: str) -> tuple[list[str], list[Event]]:
+    def _events_since(self, seen: str | None, stack: str) -> tuple[list[str], list[StackEvent]]:
         """The ids and the events after this one, the oldest first."""
         ids: list[str] = []
-        events: list[Event] = []
+        events: list[StackEvent] = []
         for page in self._client.get_paginator("describe_stack_events").paginate(StackName=stack):
             for found in page["StackEvents"]:
                 if found["EventId"] == seen:
@@ -263,8 +263,8 @@ class Stack:
         return described
 
 
-def _event(found: dict[str, Any]) -> Event:
-    return Event(
+def _event(found: dict[str, Any]) -> StackEvent:
+    return StackEvent(
         found["ResourceType"],
         found["LogicalResourceId"],
         found.get("PhysicalResourceId", ""),

@@ -23,11 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infra.errors import Stop
-from infra.merging import Template, check_mappings, load
+from infra.console import Stop
+from infra.templates import INFRA, Template, check_mappings, load
 
-INFRA = Path(__file__).parent
-PARTS = INFRA / "parts"
 STAGES = INFRA / "stages"
 
 ACCESSES = ("tokens", "iam", "none")

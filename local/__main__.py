@@ -10,14 +10,12 @@ import sys
 from errno import EADDRINUSE
 
 import app  # noqa: F401 - hooks are registered there
-from local import endpoint, server, starting, sweeping
+from local import StartupError, background, endpoint, server, startup
+from local.asyncio_server import Server
 from local.connection import HOST
-from local.connections import Server
-from local.endpoint import Endpoint
+from local.endpoint import Endpoint, answering, demand_admin
 from local.memory import opening
-from local.readers import demand_admin
-from local.store import answering, open_store
-from local.unstartable import Unstartable
+from local.startup import open_store
 
 HELP = """
 environment:
@@ -61,31 +59,31 @@ def main(arguments: list[str]) -> int:
         serve()
     except KeyboardInterrupt:
         return 0
-    except Unstartable as reason:
+    except StartupError as reason:
         print(f"decant: {reason}", file=sys.stderr)
         return 1
     return 0
 
 
 def serve() -> None:
-    starting.choose()
+    startup.choose()
     listening = listen(port_of(os.environ.get("PORT") or "8000"))
     store = open_store()
     port = listening.port
     offered = offer_store(port)
     access = ", read-only" if offered else ""
     where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "AWS"
-    token = starting.first_token()
+    token = startup.first_token()
     curl = 'curl -s -H "authorization: Bearer $TOKEN"' if token else "curl -s"
-    starting.say(READY.format(host=HOST, port=port, store=store, access=access, endpoint=where, token=token, curl=curl))
-    sweeping.start()
+    startup.say(READY.format(host=HOST, port=port, store=store, access=access, endpoint=where, token=token, curl=curl))
+    background.start()
     listening.end_at(*ENDINGS)
     listening.serve_forever()
 
 
 def port_of(text: str, name: str = "PORT") -> int:
     if not (text.isascii() and text.isdecimal() and int(text) <= PORT_MAX):
-        raise Unstartable(f"{name} must be a number from 0 to {PORT_MAX}; it is {text!r}")
+        raise StartupError(f"{name} must be a number from 0 to {PORT_MAX}; it is {text!r}")
     return int(text)
 
 
@@ -101,7 +99,7 @@ def offer_store(port: int) -> Endpoint | None:
     except OSError as error:
         if chosen:
             reason = "it is taken" if error.errno == EADDRINUSE else error.strerror
-            raise Unstartable(f"cannot listen on port {wanted}, which DYNAMODB_PORT names: {reason}") from error
+            raise StartupError(f"cannot listen on port {wanted}, which DYNAMODB_PORT names: {reason}") from error
         offered = Endpoint(0, answers, demand_admin)
     endpoint.start(offered)
     return offered
@@ -112,7 +110,7 @@ def listen(port: int) -> Server:
         return server.listen(port, is_logging=os.environ.get("LOG") == "1")
     except OSError as error:
         reason = "it is taken; PORT= names another" if error.errno == EADDRINUSE else error.strerror
-        raise Unstartable(f"cannot listen on port {port}: {reason}") from error
+        raise StartupError(f"cannot listen on port {port}: {reason}") from error
 
 
 if __name__ == "__main__":

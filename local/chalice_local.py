@@ -9,24 +9,23 @@ from urllib.parse import urlencode
 from chalicelib import wiring
 from chalicelib.doors.http.application import Application
 from chalicelib.doors.http.request import Request
-from local import starting, sweeping
+from local import StartupError, background, startup
 from local.browsers import refuse_pages
-from local.store import open_store
-from local.unstartable import Unstartable
+from local.startup import open_store
 
 
 def begin(app: Application) -> None:
     """Ends the process, with one line, where it cannot: Chalice imports the app in a thread, and would wait on without
     it."""
     try:
-        starting.choose()
+        startup.choose()
         store = open_store()
-        starting.say(f"store: {store}\n{starting.first_token()}")
-    except Unstartable as reason:
+        startup.say(f"store: {store}\n{startup.first_token()}")
+    except StartupError as reason:
         sys.stderr.write(f"decant: {reason}\n")
         os._exit(1)
     app.admit = _admit
-    sweeping.start()
+    background.start()
 
 
 def _admit(request: Request) -> None:

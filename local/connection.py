@@ -16,10 +16,19 @@ from typing import TypeVar
 
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.base.limits import KIB
-from local.body import read_body
-from local.incoming import HEAD_BYTES_MAX, Incoming, Pause, Steps
-from local.office import BODIES_BYTES_MAX, Office, Pace, Task
-from local.request import Answer, Head, refusal, rendered, understood
+from local.http1 import (
+    HEAD_BYTES_MAX,
+    Head,
+    RawResponse,
+    ReceiveBuffer,
+    Steps,
+    WaitFor,
+    parse_head,
+    read_body,
+    refusal,
+    render,
+)
+from local.workload import BODIES_BYTES_MAX, Pace, Task, Workload
 
 T = TypeVar("T")
 
@@ -55,7 +64,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class _TurnedAway(Exception):
     """The head alone has the request refused."""
 
-    def __init__(self, line: str, answer: Answer) -> None:
+    def __init__(self, line: str, answer: RawResponse) -> None:
         self.line, self.answer = line, answer
 
 
@@ -63,12 +72,12 @@ class Connection(asyncio.Protocol):
     """`_talk` serves the requests one after the other, and yields wherever it has to wait. The events of the connection
     go on with it. A connection that waits in vain is closed at `_until`."""
 
-    def __init__(self, loop: AbstractEventLoop, office: Office) -> None:
-        self._loop, self._office = loop, office
-        self._incoming = Incoming()
+    def __init__(self, loop: AbstractEventLoop, workload: Workload) -> None:
+        self._loop, self._workload = loop, workload
+        self._incoming = ReceiveBuffer()
         self._talk = self._talking()
-        self._pause = Pause.INPUT
-        self._is_full = self._is_lost = self._is_counting = self._is_idle = self._is_beginning = False
+        self._waits_for = WaitFor.INPUT
+        self._is_full = self._is_lost = self._is_counting = self._is_idle = self._is_starting = False
         self._held_bytes = 0
         self._until = inf
 
@@ -78,8 +87,8 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(0)  # `_is_full` until the client has read everything
         self._transport = transport
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_at_time)
-        if self._office.make_room():
-            self._office.connections.add(self)
+        if self._workload.make_room():
+            self._workload.connections.add(self)
             self._go_on()
         else:
             self.end()
@@ -88,14 +97,14 @@ class Connection(asyncio.Protocol):
         self._incoming.add(data)
         if self._is_counting:
             self._hold(len(data))
-        if self._pause is Pause.INPUT:
+        if self._waits_for is WaitFor.INPUT:
             self._go_on()
         elif len(self._incoming) > AHEAD_BYTES_MAX:
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
         self._incoming.has_ended = True
-        if self._pause is Pause.INPUT:
+        if self._waits_for is WaitFor.INPUT:
             self._go_on()
         return True  # the client may still read
 
@@ -104,14 +113,14 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        if self._pause is Pause.OUTPUT:
+        if self._waits_for is WaitFor.OUTPUT:
             self._go_on()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._is_lost = self._incoming.has_ended = True
         self._timer.cancel()
-        self._office.leave(self)
-        if self._pause is not Pause.ANSWER:
+        self._workload.leave(self)
+        if self._waits_for is not WaitFor.RESPONSE:
             self._talk.close()
 
     def finish(self) -> None:
@@ -120,14 +129,14 @@ class Connection(asyncio.Protocol):
 
     def end(self) -> None:
         self._transport.abort()
-        self._office.leave(self)
+        self._workload.leave(self)
 
     def _go_on(self) -> None:
         if self._is_lost:
             self._talk.close()
             return
         try:
-            self._pause = self._talk.throw(refused) if (refused := self._too_much()) else next(self._talk)
+            self._waits_for = self._talk.throw(refused) if (refused := self._too_much()) else next(self._talk)
         except (StopIteration, EOFError, OSError):
             self.end()
         except Exception:  # noqa: BLE001 - a defect ends this connection and no other
@@ -137,9 +146,9 @@ class Connection(asyncio.Protocol):
             self._await()
 
     def _await(self) -> None:
-        if self._pause is Pause.TURN:
+        if self._waits_for is WaitFor.TURN:
             self._loop.call_soon(self._go_on)
-        elif self._pause is Pause.INPUT:
+        elif self._waits_for is WaitFor.INPUT:
             self._transport.resume_reading()
         if self._until < self._timer.when():
             self._look_at_time()
@@ -158,14 +167,14 @@ class Connection(asyncio.Protocol):
     def _talking(self) -> Steps[None]:
         while (yield from self._exchange()):
             if self._incoming:
-                yield Pause.TURN
+                yield WaitFor.TURN
 
     def _exchange(self) -> Steps[bool]:
         """Answers one request. Returns whether another may follow."""
-        self._office.waiting[self] = None
+        self._workload.waiting[self] = None
         try:
             head, body = yield from self._read()
-            self._office.waiting.pop(self, None)
+            self._workload.waiting.pop(self, None)
             answer = yield from self._carried_out(head, body)
         except _TurnedAway as refused:
             yield from self._refuse(refused.answer, refused.line)
@@ -175,11 +184,11 @@ class Connection(asyncio.Protocol):
             return False
         finally:
             self._release()
-        self._office.waiting[self] = None
+        self._workload.waiting[self] = None
         self._log(head.line, answer)
-        is_last = self._office.is_finishing or not head.keeps
-        yield from self._send(rendered(answer, is_last, has_body=head.method != "HEAD"))
-        return not (is_last or self._office.is_finishing)
+        is_last = self._workload.is_finishing or not head.keeps
+        yield from self._send(render(answer, is_last, has_body=head.method != "HEAD"))
+        return not (is_last or self._workload.is_finishing)
 
     def _read(self) -> Steps[tuple[Head, bytes | None]]:
         self._limit(IDLE_SECONDS)
@@ -188,7 +197,7 @@ class Connection(asyncio.Protocol):
             yield from self._incoming.more()
         self._is_idle = False
         self._limit(HEAD_SECONDS)
-        head = understood((yield from self._incoming.head()))
+        head = parse_head((yield from self._incoming.head()))
         self._limit(BODY_SECONDS)
 
         def go_on(size: int | None) -> Steps[None]:
@@ -198,12 +207,12 @@ class Connection(asyncio.Protocol):
                 yield from self._send(_CONTINUE)
                 self._limit(BODY_SECONDS)
 
-        body = yield from read_body(head.headers, self._incoming, self._office.body_bytes_max, go_on)
+        body = yield from read_body(head.headers, self._incoming, self._workload.body_bytes_max, go_on)
         return head, body
 
     def _expect_large(self, head: Head) -> Steps[None]:
         """Raises `_TurnedAway`, StoreUnavailable."""
-        if answer := (yield from self._elsewhere(Pace.SOON, lambda: self._office.judge(head))):
+        if answer := (yield from self._elsewhere(Pace.SOON, lambda: self._workload.judge(head))):
             raise _TurnedAway(head.line, answer)
         self._limit(BODY_SECONDS)
         self._is_counting = True
@@ -212,53 +221,53 @@ class Connection(asyncio.Protocol):
     def _hold(self, size: int) -> None:
         """Counts so many bytes of a body more."""
         self._held_bytes += size
-        self._office.held_bytes += size
+        self._workload.held_bytes += size
 
     def _too_much(self) -> StoreUnavailable | None:
         """The error for a large body that is received while the server holds too much."""
-        if not self._is_counting or self._office.held_bytes <= BODIES_BYTES_MAX:
+        if not self._is_counting or self._workload.held_bytes <= BODIES_BYTES_MAX:
             return None
         return StoreUnavailable(f"the server holds {BODIES_BYTES_MAX} bytes of large bodies: send this request again")
 
     def _release(self) -> None:
-        self._office.held_bytes -= self._held_bytes
+        self._workload.held_bytes -= self._held_bytes
         self._held_bytes, self._is_counting = 0, False
 
-    def _carried_out(self, head: Head, body: bytes | None) -> Steps[Answer]:
+    def _carried_out(self, head: Head, body: bytes | None) -> Steps[RawResponse]:
         self._is_counting = False  # what comes from now on is ahead
-        task = self._office.find(head, body)
+        task = self._workload.find(head, body)
         if task.pace is Pace.AT_ONCE:
             return task.run(self._is_over)
         if task.pace is Pace.LONG:
             return (yield from self._begun(task))
         return (yield from self._elsewhere(task.pace, lambda: task.run(self._is_over)))
 
-    def _begun(self, task: Task) -> Steps[Answer]:
+    def _begun(self, task: Task) -> Steps[RawResponse]:
         """Of a request that may wait. It asks whether it is over when it waits."""
 
         def is_over() -> bool:
-            if self._is_beginning:
-                self._call_soon(self._leave_beginnings)
+            if self._is_starting:
+                self._call_soon(self._release_start)
             return self._is_over()
 
-        self._until, self._is_beginning = inf, True
+        self._until, self._is_starting = inf, True
         try:
-            if not self._office.beginnings.enter(self._go_on):
-                yield Pause.ANSWER
+            if not self._workload.starts.acquire(self._go_on):
+                yield WaitFor.RESPONSE
             return (yield from self._elsewhere(task.pace, lambda: task.run(is_over)))
         finally:
-            self._leave_beginnings()
+            self._release_start()
 
-    def _leave_beginnings(self) -> None:
-        if self._is_beginning:
-            self._is_beginning = False
-            self._office.beginnings.leave()
+    def _release_start(self) -> None:
+        if self._is_starting:
+            self._is_starting = False
+            self._workload.starts.release()
 
     def _elsewhere(self, pace: Pace, run: Callable[[], T]) -> Steps[T]:
-        executed = self._office.pools[pace].submit(run)
+        executed = self._workload.pools[pace].submit(run)
         executed.add_done_callback(self._wake)
         self._until = inf
-        yield Pause.ANSWER
+        yield WaitFor.RESPONSE
         return executed.result()
 
     def _wake(self, _executed: Future[T]) -> None:
@@ -271,20 +280,20 @@ class Connection(asyncio.Protocol):
 
     def _is_over(self) -> bool:
         """Whether nobody will hear of what a request that waits finds, or the server is to end."""
-        return self._office.is_finishing or self._is_lost or (self._incoming.has_ended and not self._incoming)
+        return self._workload.is_finishing or self._is_lost or (self._incoming.has_ended and not self._incoming)
 
     def _send(self, data: bytes) -> Steps[None]:
         self._transport.write(data)
         self._limit(ANSWER_SECONDS)
         while self._is_full:
-            yield Pause.OUTPUT
+            yield WaitFor.OUTPUT
 
-    def _refuse(self, answer: Answer, line: str = "") -> Steps[None]:
+    def _refuse(self, answer: RawResponse, line: str = "") -> Steps[None]:
         """Answers before the request was read to its end, after which the connection cannot be used again. Keeps
         reading for a moment: closing at once would reset the connection and lose the response."""
         self._release()
         self._log(line, answer)
-        yield from self._send(rendered(answer, is_last=True))
+        yield from self._send(render(answer, is_last=True))
         self._transport.write_eof()
         self._limit(LINGER_SECONDS)
         while True:
@@ -294,7 +303,7 @@ class Connection(asyncio.Protocol):
     def _limit(self, seconds: float) -> None:
         self._until = self._loop.time() + seconds
 
-    def _log(self, line: str, answer: Answer) -> None:
-        if self._office.is_logging:
+    def _log(self, line: str, answer: RawResponse) -> None:
+        if self._workload.is_logging:
             at = time.strftime("%d/%b/%Y %H:%M:%S")
             sys.stderr.write(f"{HOST} - - [{at}] {json.dumps(line)} {answer.status} {len(answer.body)}\n")

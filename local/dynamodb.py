@@ -13,10 +13,10 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from chalicelib import wiring
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.base.runtime import system
-from chalicelib.core.store.dynamodb import boto, table, trying
-from chalicelib.core.store.dynamodb.requests import Requests
-from chalicelib.core.store.dynamodb.trouble import Trouble
-from local.unstartable import Unstartable
+from chalicelib.core.store.dynamodb import boto, trying
+from chalicelib.core.store.dynamodb.requests import Retrier
+from chalicelib.core.store.dynamodb.trying import Trouble
+from local import StartupError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -32,19 +32,19 @@ _CONFIG = Config(
 
 
 class _Unreachable(Exception):
-    """Nothing listens at the endpoint, or its name is invalid. `Requests` would retry for seconds, but a mistyped name
+    """Nothing listens at the endpoint, or its name is invalid. `Retrier` would retry for seconds, but a mistyped name
     should be reported at once."""
 
 
 def open_dynamodb() -> str:
-    """Creates the table if it is missing. Returns a description of the store. Raises `Unstartable`."""
+    """Creates the table if it is missing. Returns a description of the store. Raises `StartupError`."""
     endpoint, name = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB"), wiring.settings.table
     if endpoint:
         _set_placeholders()
     description = f"DynamoDB at {endpoint or 'AWS'}"
     try:
         client = boto3.client("dynamodb", config=_CONFIG)
-        made = Requests(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
+        made = Retrier(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
         trying.run([made], system())
     except StoreUnavailable as trouble:
         raise _unusable(description, trouble.__cause__ or trouble) from trouble
@@ -60,7 +60,7 @@ def _set_placeholders() -> None:
     try:
         credentials, region = session.get_credentials(), session.get_config_variable("region")
     except BotoCoreError as error:
-        raise Unstartable(f"the settings of AWS cannot be used: {error}") from error
+        raise StartupError(f"the settings of AWS cannot be used: {error}") from error
     if credentials is None:
         os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
     if region is None:
@@ -68,9 +68,9 @@ def _set_placeholders() -> None:
 
 
 def _ready(client: DynamoDBClient, name: str) -> None:
-    """Raises errors that `Requests` can classify: a throttled or slow store is worth a retry."""
+    """Raises errors that `Retrier` can classify: a throttled or slow store is worth a retry."""
     try:
-        table.ensure(client, name)
+        boto.ensure(client, name)
         wiring.api()
     except EndpointConnectionError as error:
         raise _Unreachable(str(error)) from error
@@ -80,5 +80,5 @@ def _ready(client: DynamoDBClient, name: str) -> None:
         raise
 
 
-def _unusable(description: str, reason: BaseException) -> Unstartable:
-    return Unstartable(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")
+def _unusable(description: str, reason: BaseException) -> StartupError:
+    return StartupError(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")

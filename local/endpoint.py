@@ -9,11 +9,19 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from chalicelib.doors.sqs.errors import SqsError
+from chalicelib import wiring
+from chalicelib.core.access.callers import demand
+from chalicelib.core.access.rights import Need
+from chalicelib.core.base.errors import DecantError
+from chalicelib.doors.sqs.door import signer_of
+from chalicelib.doors.sqs.errors import SqsError, of_service
+from local.asyncio_server import Server
+from local.browsers import refuse_pages
 from local.connection import HOST
-from local.connections import Server
-from local.office import HasHungUp, Pace, Task
-from local.request import Answer, Head
+from local.http1 import Head, RawResponse
+from local.memory.store import MemoryStore
+from local.server import request_of
+from local.workload import HasHungUp, Pace, Task
 
 REQUEST_BYTES_MAX = 1 << 20
 """A hundred keys need a fifth of it."""
@@ -47,7 +55,7 @@ class Endpoint(Server):
     def _task(self, head: Head, body: bytes | None) -> Task:
         return Task(Pace.SOON, partial(self._answer, head, body))
 
-    def _answer(self, head: Head, body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
+    def _answer(self, head: Head, body: bytes | None, _has_hung_up: HasHungUp) -> RawResponse:
         try:
             self._demanding(head, body or b"")
             status, content, content_type = self._wired(head.headers.get("x-amz-target", ""), body or b"")
@@ -56,7 +64,7 @@ class Endpoint(Server):
         except Exception:  # noqa: BLE001 - the client gets a response, the log the details
             _log.exception("a request to the DynamoDB endpoint failed")
             status, content, content_type = 500, b"", "text/plain"
-        return Answer(status, {"content-type": content_type}, content)
+        return RawResponse(status, {"content-type": content_type}, content)
 
     def _wired(self, target: str, body: bytes) -> Wired:
         """`target`: names the operation."""
@@ -79,8 +87,37 @@ def _said(status: int, kind: str, message: str) -> Wired:
     return status, json.dumps({"__type": kind, "message": message}).encode(), "application/x-amz-json-1.0"
 
 
+def answering() -> Answering | None:
+    """Answers for the memory store as DynamoDB does; None: the store has an endpoint of its own."""
+    store = wiring.api().service.env.store
+    if not isinstance(store, MemoryStore):
+        return None
+    from local.memory.dynamodb_api import DynamoApi
+
+    return DynamoApi(store, wiring.settings.table).answer
+
+
 def start(endpoint: Endpoint) -> threading.Thread:
     """Answers in a thread of its own until the process ends."""
     serving = threading.Thread(target=endpoint.serve_forever, name="decant-dynamodb", daemon=True)
     serving.start()
     return serving
+
+
+SERVICE = "dynamodb"
+"""What a signature names."""
+
+
+def demand_admin(head: Head, body: bytes) -> None:
+    """Lets a reader in. The endpoint shows all messages and tokens, so a reader of it may do everything. Under access
+    control demands a signature with the access key of a token that may `admin` everything; without, it refuses web
+    pages alone. Raises SqsError, whose types are those of every service of AWS."""
+    api = wiring.api()
+    try:
+        request = request_of(head.method, head.target, head.headers, body)
+        if api.is_open:
+            refuse_pages(request.method, request.path, request.raw_query or "", request.headers)
+        else:
+            demand(signer_of(api, request, SERVICE), Need("admin"))
+    except DecantError as error:
+        raise of_service(error) from error

@@ -22,11 +22,11 @@ from chalicelib.doors.sqs.action import Action
 from chalicelib.doors.sqs.receiving import RECEIVING
 from chalicelib.doors.sqs.sending import SENDING
 from chalicelib.doors.sqs.settling import SETTLING
+from local.asyncio_server import Server
 from local.browsers import refuse_pages
-from local.connections import Server
+from local.http1 import Head, RawResponse
 from local.memory.store import MemoryStore
-from local.office import HasHungUp, Pace, Task
-from local.request import Answer, Head
+from local.workload import HasHungUp, Pace, Task
 
 BODY_BYTES_AT_ONCE_MAX = 64 * 1024
 """A larger request takes so long that others had rather not wait for it."""
@@ -60,7 +60,7 @@ def find(head: Head, body: bytes | None) -> Task:
     return Task(pace(found.asked, body or b""), partial(_carried_out, found))
 
 
-def judge(head: Head) -> Answer | None:
+def judge(head: Head) -> RawResponse | None:
     """The answer to a request that its head alone has refused: its body, which is still to come, is not needed."""
     refused = _found(head, None, is_whole=False).turned_away()
     return _sent(refused) if refused else None
@@ -111,13 +111,13 @@ def _is_in_memory() -> bool:
     return isinstance(service.env.store, MemoryStore) and not (hooks.before or hooks.after)
 
 
-def _carried_out(found: Found, has_hung_up: HasHungUp) -> Answer:
+def _carried_out(found: Found, has_hung_up: HasHungUp) -> RawResponse:
     with deadline.caller(has_hung_up):
         return _sent(found.answer(lambda: None))
 
 
-def _sent(response: Response) -> Answer:
-    return Answer(response.status, response.headers, response.text.encode())
+def _sent(response: Response) -> RawResponse:
+    return RawResponse(response.status, response.headers, response.text.encode())
 
 
 def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Request:

@@ -23,12 +23,12 @@ from spark.errors import BadInput
 
 _S3 = ("s3://", "s3a://")
 _CONFLICTS_MAX, _CONFLICT_SECONDS = 10, 0.2
-"""How often S3 is asked again while it says that another request for the same key is under way, and after how long."""
+"""Retries, and the pause before each, while S3 reports another request for the same key."""
 TEMPORARY = ".new-"
-"""How the names of files begin that `create` has not finished."""
+"""The prefix of files that `create` has not finished."""
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file in a folder. `name`: its path below the folder."""
 
     name: str
@@ -61,7 +61,7 @@ class Place:
 
     @property
     def spark_path(self) -> str:
-        """As Spark spells it."""
+        """The path in Spark's spelling."""
         return os.path.abspath(self.path) if self.is_local else f"s3a://{self._key}"
 
     def read(self) -> bytes:
@@ -74,7 +74,7 @@ class Place:
             raise BadInput(f"{self.path} cannot be read: {_reason(error)}") from error
 
     def open(self) -> pa.NativeFile:
-        """As it is, not decompressed. Raises `OSError`."""
+        """Opens the file without decompressing it. Raises `OSError`."""
         files, path = self.located()
         return files.open_input_stream(path, compression=None)
 
@@ -85,16 +85,16 @@ class Place:
         return info.size if info.is_file else None
 
     def sizes(self) -> dict[str, int]:
-        """The size in bytes of each file in this folder, by its name. S3 lists a thousand files in the time in which it
-        tells the size of one."""
+        """The size in bytes of each file in this folder, by its name. S3 lists a thousand files in the time that it
+        takes to return the size of one."""
         files, path = self.located()
         found = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return {info.base_name: info.size for info in found if info.is_file}
 
     def create(self, content: bytes) -> bool:
-        """Creates the file with all of its content, or returns False because there is one. Two that create it at the
-        same time cannot both succeed. `content` must be unique: S3 may have carried out a request whose answer was
-        lost, and then only the content tells whose it was."""
+        """Creates the file with its whole content, or returns False if it exists. Only one of several concurrent calls
+        succeeds. `content` must be unique: if the response of S3 is lost, only the content shows which call created the
+        file."""
         return self._create_here(content) if self.is_local else self._create_in_s3(content)
 
     def names(self) -> list[str]:
@@ -104,7 +104,7 @@ class Place:
         return [info.base_name for info in found]
 
     def folders(self) -> set[str]:
-        """The names of the folders in this folder. Links to folders are none: what they lead to lies elsewhere."""
+        """The names of the folders in this folder, without links, which lead elsewhere."""
         if self.is_local:
             with os.scandir(self.path) as found:
                 return {each.name for each in found if each.is_dir(follow_symlinks=False)}
@@ -112,19 +112,19 @@ class Place:
         listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return {info.base_name for info in listed if info.type == fs.FileType.Directory}
 
-    def files(self) -> Iterator[Found]:
+    def files(self) -> Iterator[FoundFile]:
         """The files in this folder, at any depth; none if it does not exist."""
         files, path = self.located()
         for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
             if info.type == fs.FileType.File:
-                yield Found(info.path.removeprefix(path).lstrip("/"), info.mtime)
+                yield FoundFile(info.path.removeprefix(path).lstrip("/"), info.mtime)
 
     def is_folder(self) -> bool:
         """Whether there is such a folder; in S3, whether anything lies in it."""
         return Path(self.path).is_dir() if self.is_local else bool(self.names())
 
     def sync(self) -> None:
-        """Makes the file outlive a power failure, its name too. In S3 each file does."""
+        """Makes the file and its name survive a power failure, as S3 does for each file."""
         if self.is_local:
             _sync(Path(self.path))
             _sync(Path(self.path).parent)
@@ -136,7 +136,7 @@ class Place:
             files.delete_file(path)
 
     def delete_empty_folders(self) -> None:
-        """Deletes the folder if there is nothing in it, and then the one that it is in. S3 has no folders."""
+        """Deletes the folder if it is empty, then its parent likewise. S3 has no folders."""
         if self.is_local:
             with suppress(OSError):
                 Path(self.path).rmdir()
@@ -220,7 +220,7 @@ def bundled(files: Iterable[Sized], bytes_max: int) -> list[list[Sized]]:
 
 
 def endpoint() -> str | None:
-    """The URL of S3 if it is not that of AWS."""
+    """The URL of S3, unless it is AWS's own."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
 
 
@@ -254,7 +254,7 @@ def _client_at(url: str | None) -> Any:
 
 
 def _sync(path: Path) -> None:
-    """A file, or the names in a folder."""
+    """Syncs a file, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
-"""The schemas of what the pipeline reads of an export: its items, and the packed messages in them.
+"""The schemas of an export's items and the packed messages in them.
 
 A row of `ITEMS` is one item of the table, as an export has it. `kind` says which struct of the row is filled; all
-others are null. Kinds without a struct have nothing
-that a job needs; the value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
+others are null. Jobs need nothing from kinds without a struct; the value of the secret is never read. Times are in ms
+since the epoch, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ ENTRY = struct(
     wire_bytes=_LONG,
     data=_BYTES,  # the packed messages; null: they are in `pieces` payload items (0: in S3)
     pieces=_INT,
-    least_ttl_ms=_LONG,  # the shortest time that one of its messages is delivered; null: all as long as retained
-    first_sent_at_ms=_LONG,  # when the first of those was sent that have waited; null: none has
+    least_ttl_ms=_LONG,  # the shortest time to live of a message; null: none has one
+    first_sent_at_ms=_LONG,  # when the first of the messages that waited was sent; null: none waited
 )
 
 SEGMENT_ENTRY = struct(offset=_LONG, **{f.name: f.dataType for f in ENTRY})
@@ -43,7 +43,7 @@ SEGMENT_ENTRY = struct(offset=_LONG, **{f.name: f.dataType for f in ENTRY})
 
 LEASE = struct(start=_LONG, count=_INT, deadline_ms=_LONG, attempt=_INT)
 SET_ASIDE_UNTIL_MS = 253_402_300_799_999
-"""The deadline of a lease whose messages are set aside: ready, but for others of their keys."""
+"""The deadline of a lease with messages set aside: ready, except that they wait for others of their keys."""
 
 KINDS: dict[str, StructType | None] = {
     "topic": struct(
@@ -134,7 +134,7 @@ KINDS: dict[str, StructType | None] = {
         reply_by_ms=_LONG,
         at_ms=_LONG,
         entry=ENTRY,  # null: the request has timed out
-        group=_STRING,  # this and all below: who replied, null without a receipt
+        group=_STRING,  # this and all below: the replier, null without a receipt
         queue=_INT,
         offset=_LONG,
         attempt=_INT,
@@ -155,10 +155,10 @@ ITEMS = StructType(
         StructField("pk", _STRING, nullable=False),
         StructField("sk", _STRING, nullable=False),
         StructField("topic_id", _STRING),
-        StructField("bytes", _LONG),  # what the item weighs in the table, as DynamoDB counts
+        StructField("bytes", _LONG),  # the item's size in the table, as DynamoDB counts
         StructField("ttl", _LONG),  # seconds since the epoch
         StructField("written_us", _LONG),  # when it was written, in an incremental export; null in a full one
-        StructField("is_deleted", _BOOL),  # an incremental export says that it is gone: no struct is filled
+        StructField("is_deleted", _BOOL),  # the incremental export has its removal: no struct is filled
         StructField("file", _STRING, nullable=False),
         StructField("line", _LONG, nullable=False),
         *(StructField(kind, struct) for kind, struct in KINDS.items() if struct),
@@ -179,5 +179,5 @@ PACKED = struct(
     file=_STRING,
     line=_LONG,
 )
-"""Packed messages, and where they belong. A row is an entry with its `data`, an entry whose data are in so many
-`pieces` (0: in S3), or one such `piece`, of which there are only `topic_id`, `entry_id`, `data`."""
+"""Packed messages and their places. A row is an entry with its `data`, an entry whose data are in this many `pieces`
+(0: in S3), or one such `piece`, which has only `topic_id`, `entry_id` and `data`."""

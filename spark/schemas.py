@@ -27,7 +27,7 @@ UNREADABLE = struct(
 """Entries whose messages cannot be unpacked: table `_unreadable`."""
 
 TOPICS = struct(topic_id=_STRING, topic=_STRING)
-"""The name of each topic that an export ever had: table `topics`."""
+"""The name of each topic that ever was in an export: table `topics`."""
 
 MESSAGES = struct(
     topic=_STRING,
@@ -38,7 +38,7 @@ MESSAGES = struct(
     entry_id=_STRING,  # hex
     stored_at_ms=_LONG,
     due_ms=_LONG,  # of a message that waited; else null
-    sent_at_ms=_LONG,  # the same; also null if it was sent before a release that notes it
+    sent_at_ms=_LONG,  # the same; also null if it was sent before release 0.1.0
     key=_STRING,
     tag=_STRING,
     properties=MapType(_STRING, _STRING),
@@ -50,7 +50,8 @@ MESSAGES = struct(
     expires_at_ms=_LONG,  # when its delivery ends: the earlier of both; null: with its retention
     date=DateType(),  # UTC, of stored_at_ms
 )
-"""Every message of every log, partitioned by date. The table has a column more: `export`, which brought it first."""
+"""Every message of every log, partitioned by date. The table has one more column: `export`, the first export with the
+message."""
 
 VIOLATIONS = struct(
     invariant=_STRING,
@@ -81,7 +82,7 @@ BACKLOG = struct(
     last_pop_at_ms=_LONG,
     is_forgotten=_BOOL,  # an idle consumer that its group has dropped: only `dead` counts
     lag=_LONG,  # ready + in_flight
-    oldest_offset=_LONG,  # of what is neither acked nor dead, retries too; null: there is none
+    oldest_offset=_LONG,  # of the messages neither acked nor dead, including retries; null: there is none
 )
 """The progress of each group, by queue: table `backlog`."""
 
@@ -107,12 +108,13 @@ SKEW = struct(
     queues=_INT,
     messages=_LONG,
     fullest_queue=_INT,
-    max_over_mean=DoubleType(),  # messages of the fullest queue, by those of a queue on average
-    variation=DoubleType(),  # standard deviation of messages per queue, by their mean
+    max_over_mean=DoubleType(),  # messages of the fullest queue, divided by the average of all queues
+    variation=DoubleType(),  # standard deviation of messages per queue, divided by their mean
     peak_appends=_LONG,  # entries in the busiest second of a queue
     suggested_queues=_INT,
 )
-"""How evenly messages lie in the queues, and how many queues the busiest second needs: table `skew`, by date."""
+"""How evenly messages are spread over the queues, and how many queues the busiest second needs: table `skew`, by
+date."""
 
 LATENESS = struct(
     topic=_STRING,
@@ -193,9 +195,9 @@ COST = struct(
     write_usd=DoubleType(),
     read_usd=DoubleType(),
     usd_per_month=DoubleType(),
-    basis=_STRING,  # derived: from what the items hold; assumed: from how consumers usually pop
+    basis=_STRING,  # derived: from the items; assumed: from how consumers usually pop
 )
 """Stored items, their cost a month, and the units that they have used: table `cost`."""
 
 ARRIVED = struct(path=_STRING, at=_STRING, is_done=_BOOL)
-"""Exports that the job `incremental` has seen: `at` as their manifest has it; not done: it is to be tried again."""
+"""Exports that the job `incremental` has seen. `at`: from their manifest. Not done: the job tries the export again."""

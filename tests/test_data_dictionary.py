@@ -13,7 +13,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS
 from chalicelib.core.delays.chain import DecisionChain
 from chalicelib.core.table.writes import Item, Key
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from local.memory.store import MemoryStore
 from tests.spark.service import busy_world
 from tests.support.client import Client, Group, Topic
@@ -146,7 +146,7 @@ def _ask(client: Client) -> None:
 
 def _push(client: Client) -> None:
     """A consumer fails once, and is then called again."""
-    consumer = Consumer([Answer(500)])
+    consumer = Consumer([ConsumerResponse(500)])
     pushing = Client(client.store, client.clock, seed=2, outside=consumer.outside())
     topic = pushing.topic("pushed")
     aside = {"topic": "orders"}

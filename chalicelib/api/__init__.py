@@ -1,6 +1,6 @@
 """The operations as JSON in, JSON out: the contract without HTTP. Every protocol calls these.
 
-Every operation checks its whole input before it stores anything, and raises a `DecantError` that names what is wrong.
+Every operation checks its whole input before it stores anything. It raises a `DecantError` that names the bad field.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Api:
     """One instance of the service, as its clients see it.
 
     Each operation is a method by its name: `api.pop("orders", "billing", {"max_messages": 5})` takes the names in the
-    path and the request as JSON, and returns the answer as JSON. These calls are the process's own: only `admitted`
-    asks for a token. `demand`: who has to show one."""
+    path and the request as JSON, and returns the answer as JSON. These calls need no token: only `admitted` demands
+    one. `demand`: which callers must show a token."""
 
     def __init__(self, service: Service, demand: Demand = NOBODY) -> None:
         self.service = service
@@ -59,7 +59,7 @@ class Api:
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody may call, who reaches the address."""
+        """Whether anybody who reaches the address may call."""
         return not (self._demand.requests or self._demand.iam)
 
     @property
@@ -84,16 +84,16 @@ class Api:
         principal: str = "",
         is_invoked: bool = False,
     ) -> AbstractContextManager[None]:
-        """Runs a call of whoever shows this `Authorization`. `names`: those in the path. `principal`: whom IAM has let
-        in; empty: nobody. `is_invoked`: the call is a direct invocation of a function. Raises Unauthenticated,
-        Forbidden."""
+        """Runs a call as the caller that this `Authorization` names. `names`: those in the path. `principal`: the
+        caller that IAM has admitted, or empty. `is_invoked`: the call is a direct invocation of a function. Raises
+        Unauthenticated, Forbidden."""
         is_free = authorization is None and not self._demand.invocations if is_invoked else False
         if is_free or not self._demand.requests:
             return called_by(callers.principal(principal)) if principal else nullcontext()
         return admitted(self.service, operation, names, partial(self.service.access.callers.bearer, authorization))
 
     def outbox_item(self, topic_name: str, message: Json) -> Item:
-        """The message as an item: the transaction that stores it sends the message."""
+        """The message as an item: a transaction that stores the item sends the message."""
         with one_call(self.service.env.runtime.uptime()):
             topic = self.service.env.catalogue.topic(topic_name)
             return self.service.producing.outbox_item(topic, message)

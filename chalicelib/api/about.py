@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 from chalicelib import COMMIT, VERSION
 from chalicelib.api.groups import totals
 from chalicelib.api.operation import Family, Json, Text
-from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.fields import Answer, Sometimes, mapping, string
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.core.base.schema import mapping, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
     from chalicelib.core.admin.groups import GroupDetails
-    from chalicelib.core.telemetry.exposition import Standing
+    from chalicelib.core.telemetry.exposition import GroupGauges
 
 ABOUT = Family("About", __doc__)
 
@@ -23,10 +22,10 @@ ABOUT = Family("About", __doc__)
 class Health(Answer):
     """The service works.
 
-    status: `ok`: the service answers, and so does its store. `full`: it does, but only what makes room is carried out,
-      since the disk of a local server is full.
-    version: The release that answers.
-    commit: The commit that it was packaged from, with `-dirty` behind it if files of that were changed."""
+    status: `ok`: the service and its store respond. `full`: they respond, but the disk of a local server is full, so it
+        accepts only requests that free space.
+    version: The release that is running.
+    commit: The commit that the release was packaged from, followed by `-dirty` if files had changed since."""
 
     status = string(enum=["ok", "full"])
     version = string(examples=[VERSION])
@@ -37,7 +36,7 @@ class Health(Answer):
 def get_health(service: Service) -> Json:
     """Check that the service works.
 
-    Reads from the store too."""
+    The check includes a read from the store."""
     service.admin.topics.names(1, None)
     status = "full" if service.env.store.is_full else "ok"
     return {"status": status, "version": VERSION} | ({"commit": COMMIT} if COMMIT else {})
@@ -54,25 +53,25 @@ class Metrics(Text):
 def get_metrics(service: Service) -> str:
     """Get metrics for Prometheus.
 
-    The backlog of each group, up to {BACKLOG_GROUPS_MAX} groups, as it was at most a minute ago. And what this instance
-    has counted since it started: other instances count for themselves, and the label `process` tells them apart."""
-    from chalicelib.core.telemetry import exposition  # which imports the client of Prometheus
+    Contains the backlog of up to {BACKLOG_GROUPS_MAX} groups, at most a minute old, and the counters of this instance
+    since it started. Each instance counts for itself; the label `process` tells them apart."""
+    from chalicelib.core.telemetry import exposition  # it imports the Prometheus client
 
     at_ms, known, is_whole = service.admin.backlogs.read()
-    standings = [_standing(at_ms, topic, details) for topic, details in known]
-    look = exposition.Look(at_ms, standings, is_whole)
-    return exposition.text(service.telemetry.totals, service.telemetry.process, look)
+    gauges = [_gauges(at_ms, topic, details) for topic, details in known]
+    backlogs = exposition.Gauges(at_ms, gauges, is_whole)
+    return exposition.text(service.telemetry.totals, service.telemetry.process, backlogs)
 
 
-def _standing(at_ms: int, topic: Topic, details: GroupDetails) -> Standing:
-    from chalicelib.core.telemetry.exposition import Standing
+def _gauges(at_ms: int, topic: Topic, details: GroupDetails) -> GroupGauges:
+    from chalicelib.core.telemetry.exposition import GroupGauges
 
     progress = totals(topic, details)
     oldest = [queue.oldest_ready_at_ms for queue in details.queues if queue.oldest_ready_at_ms is not None]
     age_s = max(0, at_ms - min(oldest, default=at_ms)) / SECOND_MS
     ready, in_flight, retrying = progress["ready"], progress["in_flight"], progress["retrying"]
     name = details.group.name
-    return Standing(topic.name, name, ready, in_flight, retrying, progress["lag"], progress["dead"], age_s)
+    return GroupGauges(topic.name, name, ready, in_flight, retrying, progress["lag"], progress["dead"], age_s)
 
 
 class Document(Answer):
@@ -91,5 +90,5 @@ class Document(Answer):
 def get_openapi() -> Json:
     """Get this document.
 
-    Needs no store, but a token does."""
-    raise NotImplementedError("the protocol that it describes answers it")
+    The document itself needs no store; checking a token does."""
+    raise NotImplementedError("each door returns its own document")

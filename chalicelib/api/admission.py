@@ -1,4 +1,4 @@
-"""Lets callers in: who calls, and what the call needs a right for, before anything else of it is looked at."""
+"""Admits callers: finds the caller and checks its rights before anything else in the call is read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from chalicelib.service import Service
 
 
 class Demand(NamedTuple):
-    """Who has to show a token. `requests`: who sends one by HTTP. `invocations`: who invokes a function, too, although
-    IAM has let them; a token that they show counts in any case where requests need one. `iam`: IAM lets requests in,
-    before they get here."""
+    """The callers that must show a token. `requests`: those that send HTTP requests. `invocations`: also those that
+    invoke a function, although IAM has admitted them; if requests need a token, one shown in an invocation counts in
+    any case. `iam`: IAM admits requests before they arrive here."""
 
     requests: bool = False
     invocations: bool = False
@@ -27,14 +27,14 @@ NOBODY = Demand()
 
 
 Holder = Callable[[str | None], Caller]
-"""Who calls. It is told which topic the call will look up, to be read in the same round trip."""
+"""Returns the caller. Takes the name of the topic that the call will look up, to read it in the same round trip."""
 
 
 def admitted(
     service: Service, operation: Operation, names: Sequence[str], holder: Holder
 ) -> AbstractContextManager[None]:
-    """Runs a call of the holder. `names`: those in the path. Raises what `holder` raises, and Forbidden,
-    which tells nothing of what exists."""
+    """Runs a call of the holder. `names`: those in the path. Raises the errors of `holder`, and Forbidden, which does
+    not reveal what exists."""
     if operation.right == "anyone":
         return nullcontext()
     named = dict(zip(operation.path_names, map(str, names), strict=True))
@@ -48,11 +48,12 @@ def admitted(
 
 
 def _demand_for_request(service: Service, caller: Caller, verb: Verb, correlation_id: str) -> None:
-    """Demands the right for the request's topic; where the id is none of this service, for all. One text for both."""
+    """Demands the right for the request's topic, or for all topics if this service did not issue the id. Both fail with
+    the same text."""
     topic_name = None
     with suppress(RequestNotFound):
         topic_name = service.requests.correlation(correlation_id).topic_name
     try:
         demand(caller, Need(verb, topic_name))
     except Forbidden:
-        raise Forbidden(f"the token has no right to '{verb}' for this request, if there is one") from None
+        raise Forbidden(f"the token has no right to '{verb}' for this request, whether or not it exists") from None

@@ -7,9 +7,19 @@ from collections.abc import Sequence
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json
 from chalicelib.core.base.errors import GroupIsPushed
-from chalicelib.core.base.fields import Answer, Sometimes, optional, request, required
+from chalicelib.core.base.fields import (
+    Answer,
+    Sometimes,
+    array,
+    batch,
+    flag,
+    integer,
+    optional,
+    request,
+    required,
+    string,
+)
 from chalicelib.core.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
-from chalicelib.core.base.schema import array, batch, flag, integer, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.delivery import Delivery as Delivered
 from chalicelib.core.consuming.receipt_batch import Failure
@@ -57,7 +67,7 @@ class BuryRequest(AckRequest):
 class ExtendRequest(AckRequest):
     """The leases to extend.
 
-    invisible_ms: From now, in milliseconds. 0: the messages can be delivered again at once."""
+    invisible_ms: How long the lease lasts from now, in milliseconds. 0: the messages can be delivered again at once."""
 
     invisible_ms: int = required(integer(0, INVISIBLE_MS_MAX, examples=[120000]))
 
@@ -73,13 +83,15 @@ class _Failures(Answer):
 
 
 class PopResult(_Failures):
-    """The messages that were leased, perhaps none, and the outcome of the receipts in `ack`.
+    """The leased messages, if any, and the outcome of the receipts in `ack`.
 
-    messages: Messages of one queue, in offset order; with `fill`, of one queue after the other. None if none was ready.
+    messages: Messages of one queue, in offset order; with `fill`, of one queue after the other. Empty if none was
+        ready.
     acked: How many receipts in `ack` count.
-    paused: The group is paused. Missing when it is not.
-    limited: The group's `max_in_flight`, or its `rate_limit`, held messages back. Missing otherwise.
-    retry_after_ms: When the rate allows more, in milliseconds from now. Missing where it held nothing back."""
+    paused: The group is paused. Absent if it is not.
+    limited: The limit that held messages back: `in_flight` for `max_in_flight`, `rate` for `rate_limit`. Absent
+        otherwise.
+    retry_after_ms: When the rate limit allows more, in milliseconds from now. Absent if it held nothing back."""
 
     messages = array(Delivery)
     acked = integer()
@@ -127,9 +139,9 @@ class ExtendResult(_Failures):
 def pop(service: Service, topic: Topic, group_name: str, request: Pop) -> Json:
     """Lease messages.
 
-    Takes ready messages of one queue, with `fill` of several, and none only if none was ready in any. An answer holds
-    at most {RESPONSE_BODY_BYTES_MAX} bytes of bodies and {RESPONSE_JSON_BYTES_MAX} bytes of JSON; a single message may
-    exceed these."""
+    Takes ready messages from one queue, or from several with `fill`. Returns none only if no queue has a ready message.
+    A response holds at most {RESPONSE_BODY_BYTES_MAX} bytes of bodies and {RESPONSE_JSON_BYTES_MAX} bytes of JSON; a
+    single message may exceed these."""
     popped = service.consuming.pop(topic, group_name, request)
     answer: Json = {
         "messages": [delivery.in_topic(topic.name) for delivery in popped.deliveries],
@@ -153,7 +165,7 @@ def _outcome(counted: str, receipts: Sequence[str], failed: Sequence[Failure]) -
 def ack(service: Service, topic: Topic, group_name: str, request: AckRequest) -> Json:
     """Settle messages.
 
-    Acking twice is fine, and so is acking after the lease ended until another pop has taken the message."""
+    Acking twice succeeds. So does acking after the lease has ended, until another pop takes the message."""
     failed = service.consuming.ack(topic, group_name, request.receipts)
     return _outcome("acked", request.receipts, failed)
 
@@ -162,7 +174,7 @@ def ack(service: Service, topic: Topic, group_name: str, request: AckRequest) ->
 def nack(service: Service, topic: Topic, group_name: str, request: NackRequest) -> Json:
     """Give messages back.
 
-    They are delivered again later, or go to the dead letters when this was their last attempt."""
+    The group delivers them again later, or moves them to the dead letters if this was their last attempt."""
     failed = service.consuming.nack(topic, group_name, request.receipts, request.delay_ms, request.reason)
     service.consuming.waiters.stored(topic.id)  # when the retry is due
     return _outcome("nacked", request.receipts, failed)
@@ -172,7 +184,7 @@ def nack(service: Service, topic: Topic, group_name: str, request: NackRequest) 
 def bury(service: Service, topic: Topic, group_name: str, request: BuryRequest) -> Json:
     """Give messages up.
 
-    They go to the dead letters at once, however often they were delivered, and are not delivered to the group again."""
+    They go to the dead letters at once, whatever their attempt, and the group does not deliver them again."""
     failed = service.consuming.bury(topic, group_name, request.receipts, request.reason)
     return _outcome("buried", request.receipts, failed)
 
@@ -181,7 +193,8 @@ def bury(service: Service, topic: Topic, group_name: str, request: BuryRequest) 
 def extend(service: Service, topic: Topic, group_name: str, request: ExtendRequest) -> Json:
     """Extend leases.
 
-    Each message gets a new receipt; the old one is then lost."""
+    The group's `settle_by` decides about the receipts. With `receipt`, each message gets a new receipt and the old one
+    is void. With `delivery` or `message`, the lease is extended in place and the receipt stays valid."""
     extended, failed = service.consuming.extend(topic, group_name, request.receipts, request.invisible_ms)
     if not request.invisible_ms:
         service.consuming.waiters.stored(topic.id)  # the messages are ready

@@ -6,9 +6,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.core.base.errors import InvalidFilter
-from chalicelib.core.base.fields import Answer, Label, check, optional, request, required
+from chalicelib.core.base.fields import (
+    Answer,
+    Label,
+    array,
+    check,
+    either,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    optional,
+    request,
+    required,
+    string,
+)
 from chalicelib.core.base.message import OFFSET, QUEUE
-from chalicelib.core.base.schema import array, either, instant, integer, nullable, one_of, string
 from chalicelib.core.catalogue.alarm import CLEARED, RAISED
 from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW, GroupSettings
 from chalicelib.core.catalogue.topic import Topic
@@ -27,14 +40,14 @@ GROUPS = Family("Groups", __doc__)
 class Group(Answer, GroupSettings):
     """A group, its settings and its progress over all queues.
 
-    alarm_state: The state of the alarm as of the last check. Null: the group has no alarm.
+    alarm_state: The state of the alarm at the last check. Null: the group has no alarm.
     created_at_ms: When the group was created.
-    purged_at_ms: What was sent by then and has waited does not come: the group was reset to `now`. Null: it was not, or
-        another reset has lifted that.
+    purged_at_ms: When the group was reset to `now`: it does not receive delayed or held messages that were sent by
+        then. Null: no reset to `now`, or another reset has undone it.
     ready: Messages that a pop can take now, including those whose lease expired.
     in_flight: Messages that are leased.
-    retrying: Messages that wait for their retry after a nack; not part of `lag`.
-    delayed: Messages that the group's `delay_ms` still holds back; not part of `lag`.
+    retrying: Messages that wait for a retry after a nack. Not part of `lag`.
+    delayed: Messages that the group's `delay_ms` still holds back. Not part of `lag`.
     dead: Messages in the dead letters: delivered `max_attempts` times without an ack, or buried.
     lag: `ready` and `in_flight` together."""
 
@@ -54,16 +67,16 @@ class Group(Answer, GroupSettings):
 class GroupDetail(Group):
     """A group, its settings, and its progress over all queues and in each.
 
-    queues: One entry for each queue, and for those that drain."""
+    queues: One entry for each queue, including those that drain."""
 
     queues = array(QueueProgress)
 
 
 @request
 class ResetTarget:
-    """An instant, or an offset of one queue; the other queues stay.
+    """An instant for all queues, or an offset of one queue, which leaves the other queues alone.
 
-    at_ms: What was stored at or after this instant."""
+    at_ms: The first message stored at or after this instant."""
 
     RULES: ClassVar[Any] = either(("at_ms",), ("queue", "offset"))
 
@@ -90,9 +103,10 @@ def _target(value: object, label: Label) -> str | int | OneQueue:
 class ResetRequest:
     """Where to move the group.
 
-    to: To the first message that can be read, to the end, to what was stored at or after an instant, or to an offset of
-        one queue, from its first to its end offset. `now`: to the end, and what was sent before and waits, for a time
-        or for a commit, does not come later either. Any other reset lifts that again."""
+    to: `earliest`: the first message that can be read. `latest`: the end. `now`: the end, and the group never receives
+        messages sent before the reset that still wait for their time or for a commit; any other reset undoes that.
+        `at_ms`: the first message stored at or after an instant. `queue` and `offset`: an offset of one queue, from its
+        first to its end offset."""
 
     to: str | int | OneQueue = required(_TO, _target)
 
@@ -104,8 +118,8 @@ class ResetRequest:
 def list_groups(service: Service, topic: Topic, request: Page) -> Json:
     """List the groups of a topic.
 
-    Paging while groups are created neither repeats nor skips one. A page has at most {GROUP_DETAILS_MAX} groups,
-    whatever its `limit`."""
+    Paging never repeats or skips a group, even while groups are created. A page has at most {GROUP_DETAILS_MAX} groups,
+    whatever the `limit`."""
     groups, rest = service.admin.groups.page(topic, request.limit, request.next)
     return {"groups": [totals(topic, group) for group in groups], "next": rest}
 
@@ -122,8 +136,8 @@ def list_groups(service: Service, topic: Topic, request: Page) -> Json:
 def put_group(service: Service, topic: Topic, group_name: str, settings: Json) -> tuple[int, Json]:
     """Create or change a group.
 
-    Changes the settings that are given, and only those. With a topic in `dead_letters`, it also needs the right to
-    `produce` for that topic."""
+    Changes only the settings that are given. A topic in `dead_letters` also needs the right to `produce` to that
+    topic."""
     if "push" in settings:
         service.pushing.demand_reachable(settings["push"])
     group, is_new = service.admin.groups.put(topic, group_name, settings)
@@ -136,7 +150,7 @@ def put_group(service: Service, topic: Topic, group_name: str, settings: Json) -
 def get_group(service: Service, topic: Topic, group_name: str) -> Json:
     """Get a group.
 
-    Its settings and its progress."""
+    Returns its settings and its progress."""
     return _details(topic, service.admin.groups.details(topic, group_name))
 
 
@@ -144,7 +158,7 @@ def get_group(service: Service, topic: Topic, group_name: str) -> Json:
 def delete_group(service: Service, topic: Topic, group_name: str) -> None:
     """Delete a group.
 
-    A group created again under the same name starts afresh, and no old receipt has an effect on it."""
+    A group created again under the same name starts afresh. Old receipts have no effect on it."""
     service.admin.groups.delete(topic, group_name)
 
 
@@ -152,8 +166,8 @@ def delete_group(service: Service, topic: Topic, group_name: str) -> None:
 def reset_group(service: Service, topic: Topic, group_name: str, request: ResetRequest) -> Json:
     """Move a group.
 
-    Leases from before neither bring messages back nor settle anything, and waiting retries are dropped. When only one
-    queue is moved, this applies to that queue."""
+    Older leases no longer redeliver or settle messages, and waiting retries are dropped. If the reset moves one queue,
+    this applies to that queue only."""
     if isinstance(request.to, tuple):
         parse_queue(request.to[0], topic.readers, Label("to.queue"))
     details = service.admin.groups.reset(topic, group_name, request.to)

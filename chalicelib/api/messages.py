@@ -16,11 +16,26 @@ from chalicelib.api.operation import (
     page_of,
 )
 from chalicelib.core.base.errors import AlreadyDelivered, InvalidField, QueueFull, StoreUnavailable
-from chalicelib.core.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
+from chalicelib.core.base.fields import (
+    Answer,
+    Label,
+    Sometimes,
+    array,
+    batch,
+    declarations,
+    flag,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    optional,
+    request,
+    required,
+    string,
+)
 from chalicelib.core.base.limits import WAITING_COUNTED_MAX
 from chalicelib.core.base.message import OFFSET, QUEUE, Produced
 from chalicelib.core.base.message import Stored as StoredMessage
-from chalicelib.core.base.schema import array, batch, flag, instant, integer, nullable, one_of, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
 from chalicelib.core.store.paging import positions_of
@@ -29,7 +44,7 @@ from chalicelib.service import Service
 
 MESSAGES = Family("Messages", __doc__)
 DELAYS = Family(
-    "Delays", "Messages that were produced with `delay_ms` or `deliver_at_ms`, until they are delivered: never early."
+    "Delays", "Messages produced with `delay_ms` or `deliver_at_ms` that are not due yet. None is delivered early."
 )
 
 NEW = {name: declared.schema for name, declared in declarations(NewMessage).items()}
@@ -51,8 +66,8 @@ class ProduceRequest:
 @request
 class ReadRequest(Page):
     """queue: Read this queue only, counted from 0.
-    offset: Begin at this offset of `queue`; below the first, at the first.
-    at_ms: Begin with what was stored at or after this instant.
+    offset: Begin at this offset of `queue`, or at its first offset if that is higher.
+    at_ms: Begin with the first message stored at or after this instant.
     key: Read the messages with this key. Only for topics with `index_keys`."""
 
     queue: int | None = optional(QUEUE, unchecked)
@@ -64,7 +79,7 @@ class ReadRequest(Page):
 class Stored(Answer):
     """Where a message was stored.
 
-    deliver_at_ms: The message waits until then. Only where a time to come was given."""
+    deliver_at_ms: The message waits until then. Only if the request gave a time in the future."""
 
     message_id = MESSAGE_ID
     queue = QUEUE
@@ -75,9 +90,9 @@ class Stored(Answer):
 class NotStoredError(Answer):
     """Why the message was not stored.
 
-    code: As in a problem.
+    code: The `code` of a problem.
     detail: One sentence for people.
-    outcome: The store's answer was lost: the message may be stored after all."""
+    outcome: `unknown`: the store did not confirm the write, so the message may be stored after all."""
 
     code = string(enum=[StoreUnavailable.__name__, QueueFull.__name__])
     detail = string(examples=["the store did not answer, after retries"])
@@ -99,7 +114,7 @@ class ProduceResult(Answer):
 
 
 class PartialProduceResult(Answer):
-    """Some queues failed or are full: the messages with an `error` are not stored, the others are.
+    """Some queues failed or are full. Messages with an `error` are not stored; the others are.
 
     messages: In the order given."""
 
@@ -107,8 +122,8 @@ class PartialProduceResult(Answer):
 
 
 class _Content(Answer):
-    """body: The payload, where it was sent as text.
-    body_base64: The payload, where it was sent as bytes, in base64.
+    """body: The payload, if it was sent as text.
+    body_base64: The payload in base64, if it was sent as bytes.
     key: Messages with the same key go to the same queue, in order. Null: the message has none.
     tag: The kind of message, for filters. Null: the message has none.
     properties: The producer's own names and values."""
@@ -127,11 +142,11 @@ class _Content(Answer):
 class Message(_Content):
     """A message, with exactly one of `body` and `body_base64`.
 
-    stored_at_ms: When the message was stored: if it waited, when it was delivered into its queue.
-    sent_at_ms: When the message was sent, if it waited for a time or a commit. Missing otherwise, and for messages that
-        were sent before a release that notes it.
-    correlation_id: The message is a request: reply to it with this id. Missing otherwise.
-    reply_by_ms: The deadline of the request: a later reply is refused. Missing where there is no `correlation_id`."""
+    stored_at_ms: When the message was stored in its queue; for a delayed message, when its delay ended.
+    sent_at_ms: When the message was sent, if it waited for its time or for a commit. Absent for messages that never
+        waited, and for messages sent before release 0.1.0.
+    correlation_id: The message is a request: reply to it with this id. Absent otherwise.
+    reply_by_ms: The deadline of the request: a later reply is refused. Absent if there is no `correlation_id`."""
 
     offset = OFFSET
     stored_at_ms = instant()
@@ -143,17 +158,19 @@ class Message(_Content):
 class DelayedMessage(_Content):
     """A message that waits, with exactly one of `body` and `body_base64`. It keeps its id when it is delivered.
 
-    key: Messages with the same key go to the same queue, in the order in which they are due: for one request, those due
-        at the same time in its order; for different requests, in any order.
-    deliver_at_ms: The message is not delivered before.
-    sent_at_ms: When the message was sent. Missing for messages that were sent before a release that notes it."""
+    key: Messages with the same key go to the same queue in the order of their due times. Those due at the same time
+        keep the order of their request; between requests the order is open.
+    deliver_at_ms: The earliest delivery.
+    sent_at_ms: When the message was sent. Absent for messages sent before release 0.1.0."""
 
     deliver_at_ms = instant()
     sent_at_ms = Sometimes(instant())
 
 
 class QueueWaiting(Answer):
-    """waiting: How many messages of the queue wait; {WAITING_COUNTED_MAX} where it may be more."""
+    """How many messages of a queue wait until they are due.
+
+    waiting: How many; {WAITING_COUNTED_MAX} means at least that many."""
 
     queue = QUEUE
     waiting = integer(most=WAITING_COUNTED_MAX, examples=[3])
@@ -163,7 +180,7 @@ class WaitingCounts(Answer):
     """How many messages of a topic wait until they are due.
 
     waiting: Over all queues.
-    queues: One entry for each queue, and for those that drain."""
+    queues: One entry for each queue, including those that drain."""
 
     waiting = integer(examples=[3])
     queues = array(QueueWaiting)
@@ -172,7 +189,7 @@ class WaitingCounts(Answer):
 class CancelResult(Answer):
     """The message is cancelled.
 
-    cancelled: This request cancelled it."""
+    cancelled: True: this request cancelled it."""
 
     cancelled = flag(const=True)
 
@@ -182,7 +199,7 @@ class CancelResult(Answer):
 
 _PRODUCED: Answers = {
     200: ProduceResult,
-    204: "All messages are stored, and `Prefer: return=minimal` asked for an answer without a body.",
+    204: "All messages are stored. The request had `Prefer: return=minimal`, so there is no body.",
     207: PartialProduceResult,
 }
 _MORE: Any = {"headers": ("Prefer", *HEADERS), "errors": (QueueFull,), "is_frequent": True}
@@ -192,8 +209,8 @@ _MORE: Any = {"headers": ("Prefer", *HEADERS), "errors": (QueueFull,), "is_frequ
 def produce(service: Service, topic: Topic, request: ProduceRequest, **trace: str | None) -> tuple[int, Json]:
     """Produce messages.
 
-    Nothing is stored unless all messages are valid. Messages of one call that land in one queue have consecutive
-    offsets (of more than {TRANSACTION_ITEMS_MAX} with a `dedup_id`, each {TRANSACTION_ITEMS_MAX} have). A message
+    Unless all messages are valid, the call stores none. Messages of one call that land in the same queue get
+    consecutive offsets; if they have a `dedup_id`, this holds for every {TRANSACTION_ITEMS_MAX} of them. A message
     without `key` and `queue` goes to any queue."""
     results = service.producing.produce(topic, request.messages, trace)
     is_whole = all(result.error is None for result in results)
@@ -212,10 +229,11 @@ def produced(result: Produced) -> Json:
 def read_messages(service: Service, topic: Topic, request: ReadRequest) -> Json:
     """Read messages without leasing them.
 
-    With `queue`: the messages of that queue from `offset` or from `at_ms` on, in offset order. Without: those of all
-    queues from `at_ms` on, by `stored_at_ms`. With neither `offset` nor `at_ms`: from the start. `offset` needs `queue`
-    and excludes `at_ms`. With `key`, which excludes all three: the messages with that key by `stored_at_ms`, in a topic
-    with `index_keys`, if they were stored after that was set. Reading has no effect on any group."""
+    With `queue`: returns the messages of that queue in offset order, starting at `offset` or `at_ms`. Without `queue`:
+    returns those of all queues by `stored_at_ms`, starting at `at_ms`. Both start at the oldest message by default.
+    `offset` needs `queue` and excludes `at_ms`. With `key`, which excludes all three: returns the messages with that
+    key by `stored_at_ms`; the topic must have `index_keys`, and messages stored before that was set are not found.
+    Reading has no effect on any group."""
     if request.key is not None:
         messages, rest = _with_key(service, topic, request, request.key)
     else:
@@ -232,14 +250,14 @@ def _with_key(service: Service, topic: Topic, request: ReadRequest, key: str) ->
 
 
 def _positions(service: Service, topic: Topic, request: ReadRequest) -> dict[int, int]:
-    """Where to read from: where a page before ended, an offset of a queue, or an instant in one queue or all."""
+    """The offset to start from in each queue: from the previous page, an offset, or an instant."""
     queue, offset, at_ms = request.queue, request.offset, request.at_ms
     if queue is not None:
         parse_queue(queue, topic.most, Label("queue", "parameter"))
     if request.next is not None:
-        positions = positions_of(request.next, topic.most)  # goes on from there, wherever the first page began
+        positions = positions_of(request.next, topic.most)  # wherever the first page began
         if queue is not None and positions.keys() != {queue}:
-            raise InvalidField(f"parameter 'next' belongs to another query: not to queue {queue} alone")
+            raise InvalidField(f"parameter 'next' must come from a query of queue {queue} alone")
         return positions
     if offset is not None and (queue is None or at_ms is not None):
         raise InvalidField(f"parameter 'offset' needs 'queue' and excludes 'at_ms'; it is {offset}")
@@ -261,8 +279,8 @@ def get_message(service: Service, topic: Topic, message_id: str) -> Json:
 def list_delayed(service: Service, topic: Topic, request: Page) -> Json:
     """List the messages that wait.
 
-    They come in the order in which they are due; those of one request that are due at the same time in its order. A
-    page may hold fewer than `limit` messages where a response would be too large."""
+    The list is ordered by due time; messages of one request that are due at the same time keep its order. A page may
+    hold fewer than `limit` messages to keep the response small enough."""
     delayed, rest = service.delays.messages.page(topic, request.limit, request.next)
     return {"messages": [waiting.as_json(topic.name) for waiting in delayed], "next": rest}
 
@@ -271,8 +289,8 @@ def list_delayed(service: Service, topic: Topic, request: Page) -> Json:
 def count_delayed(service: Service, topic: Topic) -> Json:
     """Count the messages that wait.
 
-    Up to {WAITING_COUNTED_MAX} of each queue are counted, due or not: each message is read, without its payload if that
-    is stored apart."""
+    Counts up to {WAITING_COUNTED_MAX} messages of each queue, due or not. It reads each message, except payloads that
+    are stored separately."""
     counts = service.delays.messages.counts(topic)
     queues = [{"queue": queue, "waiting": count} for queue, count in enumerate(counts)]
     return {"waiting": sum(counts), "queues": queues}
@@ -282,7 +300,7 @@ def count_delayed(service: Service, topic: Topic) -> Json:
 def cancel_delayed(service: Service, topic: Topic, message_id: str) -> Json:
     """Cancel a message that waits.
 
-    The answer is definite: a message reported as cancelled is never delivered, and one reported as delivered is in its
-    queue. A message that was cancelled before is answered with 404."""
+    The answer is final: a message reported as cancelled is never delivered, and one reported as delivered is in its
+    queue. Cancelling a message twice returns 404."""
     service.delays.messages.cancel(topic, message_id)
     return {"cancelled": True}

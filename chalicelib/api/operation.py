@@ -12,8 +12,20 @@ from chalicelib.core.access.rights import Need
 from chalicelib.core.base import limits
 from chalicelib.core.base.deadline import one_call
 from chalicelib.core.base.errors import DecantError, Forbidden, GroupNotFound
-from chalicelib.core.base.fields import Answer, Label, checked, declarations, demand_name, given, optional, request
-from chalicelib.core.base.schema import array, integer, nullable, string
+from chalicelib.core.base.fields import (
+    Answer,
+    Label,
+    array,
+    checked,
+    declarations,
+    demand_name,
+    given,
+    integer,
+    nullable,
+    optional,
+    request,
+    string,
+)
 from chalicelib.core.telemetry import record
 from chalicelib.service import Service
 
@@ -24,25 +36,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Text(Answer):
-    """An answer that is no JSON. Subclasses name its media type, and give an example."""
+    """A response that is not JSON. Subclasses name its media type and give an example."""
 
     MEDIA_TYPE: ClassVar[str]
     EXAMPLE: ClassVar[str]
 
 
 class Operation(NamedTuple):
-    """`run` takes the service, the names in the path (the topic itself for its name, if it must exist), the request,
+    """`run` takes the service, the names in the path (the `Topic` in place of its name, if it must exist), the request,
     and the headers by name; it returns the answer, or the status and the answer. Its docstring is the operation's
     summary and description; `{LIMIT}` stands for the value of a limit.
 
-    `right`: what a caller must be allowed, where access control is on. `answers`: status -> what the body is, or a
-    text where there is no body. `errors`: those that do not follow from the method and the path. A GET has its request
-    in the query, others in the body. `asks_store`: False for the document itself. `is_frequent`: it takes the topic
-    from the cache, to save a read; a deleted topic may stand there for some seconds. `is_filtered`: it shows what the
-    caller may see, so the right on anything will do.
+    `right`: the right that a caller needs if access control is on. `answers`: by status, the type of the body, or a
+    text if there is no body. `errors`: those that do not follow from the method and the path. A GET has its request in
+    the query, others in the body. `asks_store`: False for the document itself. `is_frequent`: it takes the topic from
+    the cache to save a read; the cache may hold a deleted topic for some seconds. `is_filtered`: it shows only what the
+    caller may see, so the right for any topic is enough.
 
-    `hands_out`: the fields of the request that send bodies to where the caller may read them, and so need the right to
-    `consume` on the same topic and group, too; "" stands for the answer."""
+    `hands_out`: the fields of the request that send bodies to a place where the caller may read them, and so also need
+    the right to `consume` on the same topic and group; "" stands for the answer."""
 
     method: str
     path: str
@@ -74,7 +86,7 @@ class Operation(NamedTuple):
 
     @property
     def existing(self) -> tuple[str, ...]:
-        """What the path names that must exist: all of it, but a PUT creates the last."""
+        """The names in the path that must exist: all, except the last one of a PUT."""
         return self.path_names[:-1] if self.method == "PUT" else self.path_names
 
     @property
@@ -94,7 +106,7 @@ class Operation(NamedTuple):
         request: Any = self._checked(self.request, data) if self.request else None
         for field in filter(None, self.hands_out):
             value = request.get(field)
-            if getattr(value, "given", value):  # an empty setting takes it away
+            if getattr(value, "given", value):  # an empty setting removes it
                 self._demand_consumer(names, f"field '{field}'")
         arguments = [*names, request] if self.request else names
         with one_call(service.env.runtime.uptime()) as call:
@@ -105,21 +117,21 @@ class Operation(NamedTuple):
         return answer if isinstance(answer, tuple) else (min(self.answers), answer)
 
     def _demand_consumer(self, names: Sequence[str], what: str) -> None:
-        """Raises Forbidden where the caller may not see the bodies that this hands out."""
+        """Raises Forbidden if the caller may not see the bodies that this hands out."""
         named = dict(zip(self.path_names, names, strict=True))
         need = Need("consume", named["topic"], named.get("group"))
         if not may(need):
             raise Forbidden(f"the token has no right to {need}, whose messages {what} hands out")
 
     def _checked(self, request: type, data: Any) -> Any:
-        """A PUT changes what is given, and only that: its settings stay a dict of these."""
+        """A PUT changes only the settings that are given, so it gets a dict of these."""
         if self.method == "GET":
             return checked(request, _typed(request, data), Label(noun="parameter"))
         return (given if self.method == "PUT" else checked)(request, data)
 
     def _in_topic(self, service: Service, name: str, *arguments: Any, **headers: str | None) -> Any:
-        """Runs in the topic as it is now; if it is frequent, in the topic as this instance has cached it, and, when
-        that has no such group, in the one that has the name now."""
+        """Runs with the current topic. A frequent operation runs with the cached topic, and again with the current one
+        if the cached topic was replaced and has no such group."""
         catalogue = service.env.catalogue
         if not self.is_frequent:
             return self.run(service, catalogue.current_topic(name), *arguments, **headers)
@@ -134,7 +146,7 @@ class Operation(NamedTuple):
 
 
 def _typed(request: type, query: Any) -> Json:
-    """The query with integers where they are declared and given as digits; the check names the rest."""
+    """The query with declared integers converted from digits; the check reports any others."""
     kinds = {name: declared.schema["type"] for name, declared in declarations(request).items()}
     return {
         name: int(value) if kinds.get(name) == "integer" and re.fullmatch(r"-?[0-9]{1,18}", value) else value
@@ -143,8 +155,8 @@ def _typed(request: type, query: Any) -> Json:
 
 
 def described(kind: type) -> dict[str, str]:
-    """The texts of a type's fields, by their names, and its own under "": its docstring, in which `name: text` begins
-    the text of a field, and those of its bases for the fields that it inherits."""
+    """The texts of a type's fields by name, and its own under "". They come from its docstring, where `name: text`
+    begins the text of a field, and from those of its bases for inherited fields."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         for part in re.split(r"\n*^(?=[a-z0-9_]+: )", filled(vars(base).get("__doc__")), flags=re.M):
@@ -156,7 +168,7 @@ def described(kind: type) -> dict[str, str]:
 
 
 def filled(docstring: str | None) -> str:
-    """The docstring with the values of the limits that it names."""
+    """The docstring with limits replaced by their values."""
     return re.sub(r"{([A-Z_]+)}", lambda name: str(getattr(limits, name[1])), inspect.cleandoc(docstring or ""))
 
 
@@ -175,7 +187,7 @@ class Family:
     def operation(
         self, method: str, path: str, right: Right, answers: Answers, request: type | None = None, **more: Any
     ) -> Callable[[F], F]:
-        """Declares the operation that the function carries out. `more`: what else an `Operation` can have."""
+        """Declares the operation that the function implements. `more`: other fields of `Operation`."""
         names = tuple(re.findall(r"{(\w+)}", path))
         by_status = {200: answers} if isinstance(answers, type) else answers
 
@@ -190,7 +202,7 @@ class Family:
 
 TOPIC = "/topics/{topic}"
 GROUP = TOPIC + "/groups/{group}"
-DELETED = {204: "It is deleted."}
+DELETED = {204: "Deleted."}
 
 TOPIC_NAME = string(pattern=limits.NAME_PATTERN, examples=["orders"], description="The topic's name.")
 MESSAGE_ID = string(
@@ -211,8 +223,8 @@ GROUP_NAME = string(pattern=limits.NAME_PATTERN, examples=["billing"], descripti
 
 @request
 class Page:
-    """limit: How many items to answer, at most.
-    next: The `next` of the page before: go on behind it."""
+    """limit: How many items to return, at most.
+    next: The `next` of the previous page."""
 
     limit: int = optional(integer(1, limits.PAGE_MAX, default=limits.PAGE_DEFAULT))
     next: str | None = optional(string(minLength=1))
@@ -223,6 +235,6 @@ def page_of(items: str, kind: type[Answer]) -> type[Answer]:
     text = f"""A page of {items}.
 
     {items}: At most `limit` {items}.
-    next: Give it as `next` to get the next page. Null on the last one."""
+    next: Pass it as `next` to get the next page. Null on the last page."""
     fields = {items: array(kind), "next": nullable(string()), "__doc__": text}
     return type(f"{kind.__name__}List", (Answer,), fields)

@@ -1,17 +1,16 @@
-"""A group with a `push` is not popped: the queue calls its consumer, a webhook or a function. It sends `{"topic",
-"group", "messages"}`, the messages as a pop answers them, without receipts. A 2xx, or a normal return, acks them; a
-body of `{"batchItemFailures": [{"itemIdentifier": message_id, "reason": text, "delay_ms": n}]}` nacks those, and acks
-the others. Any other answer, or none in time, nacks all, and the calls slow down. `Retry-After` delays the retry. 410
-pauses the group.
+"""A group with a `push` cannot be popped: the queue calls its consumer, a webhook or a function. A call sends
+`{"topic", "group", "messages"}`, with messages as a pop returns them but without receipts. A 2xx response, or a normal
+return, acks them; a body of `{"batchItemFailures": [{"itemIdentifier": message_id, "reason": text, "delay_ms": n}]}`
+nacks the listed messages and acks the others. Any other response, or a timeout, nacks all, and the queue calls less
+often. `Retry-After` delays the retry. 410 pauses the group.
 
-Calls of a webhook are signed as Standard Webhooks are, with each of the group's secrets, so that one can be replaced
-while calls arrive."""
+Calls to a webhook are signed as Standard Webhooks specifies, with each of the group's secrets, so that a secret can be
+replaced while calls arrive."""
 
 from __future__ import annotations
 
 from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC_NAME, Family, Json, Page, page_of
-from chalicelib.core.base.fields import Answer
-from chalicelib.core.base.schema import instant, string
+from chalicelib.core.base.fields import Answer, instant, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.service import Service
 
@@ -24,7 +23,7 @@ _SECRETS = GROUP + "/push/secrets"
 class NewSecret(Answer):
     """A secret, shown this once.
 
-    secret: The key in base64 behind `whsec_`, as libraries of Standard Webhooks take it."""
+    secret: `whsec_` and the key in base64, the form that libraries for Standard Webhooks take."""
 
     secret_id = SECRET_ID
     secret = string(examples=["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"])
@@ -33,7 +32,7 @@ class NewSecret(Answer):
 class Secret(Answer):
     """A secret that signs calls, without the key.
 
-    created_at_ms: When it was made."""
+    created_at_ms: When the secret was created."""
 
     secret_id = SECRET_ID
     topic = TOPIC_NAME
@@ -45,8 +44,8 @@ class Secret(Answer):
 def make_push_secret(service: Service, topic: Topic, group_name: str) -> tuple[int, Json]:
     """Make a secret.
 
-    It signs calls from then on, beside older ones, unless `push.secret_id` names another. A group has at most
-    {PUSH_SECRETS_MAX}. Without any, calls are not signed."""
+    The new secret signs calls at once, in addition to older ones, unless `push.secret_id` names another. A group has at
+    most {PUSH_SECRETS_MAX} secrets. Without any, calls are not signed."""
     made = service.pushing.secrets.make(topic, group_name)
     return 201, {"secret_id": made.id, "secret": service.pushing.secret_text(made)}
 
@@ -55,7 +54,7 @@ def make_push_secret(service: Service, topic: Topic, group_name: str) -> tuple[i
 def list_push_secrets(service: Service, topic: Topic, group_name: str, request: Page) -> Json:
     """List the secrets of a group.
 
-    Their ids, never the keys."""
+    Returns their ids, never the keys."""
     secrets, rest = service.pushing.secrets.page(topic, group_name, request.limit, request.next)
     place = {"topic": topic.name, "group": group_name}
     listed = [{"secret_id": secret.id, **place, "created_at_ms": secret.created_at_ms} for secret in secrets]
@@ -66,5 +65,5 @@ def list_push_secrets(service: Service, topic: Topic, group_name: str, request: 
 def delete_push_secret(service: Service, topic: Topic, group_name: str, secret_id: str) -> None:
     """Delete a secret.
 
-    It signs no call that begins later. The one that `push.secret_id` names cannot be deleted."""
+    The secret signs no call that begins later. The secret that `push.secret_id` names cannot be deleted."""
     service.pushing.secrets.delete(topic, group_name, secret_id)

@@ -1,6 +1,6 @@
-"""Ask, and get an answer. A *request* is a message with a correlation id and a deadline. Every group gets it, and the
-first *reply* of a consumer is the answer. The caller waits for it in the same call, or fetches it later, from any
-instance."""
+"""Send a request and get a reply. A *request* is a message with a correlation id and a deadline. Every group receives
+it, and the first *reply* of a consumer counts. The caller waits for the reply in the same call, or fetches it later
+from any instance."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import CORRELATION_ID, TOPIC, Answers, Family, Json
 from chalicelib.core.base.errors import AlreadyReplied, QueueFull, ReplyTimeout, RequestExpired
-from chalicelib.core.base.fields import Answer, Sometimes, declarations, optional
+from chalicelib.core.base.fields import Answer, Sometimes, array, declarations, instant, integer, optional
 from chalicelib.core.base.fields import request as request_type
 from chalicelib.core.base.limits import REPLY_TIMEOUT_MS_DEFAULT, REPLY_TIMEOUT_MS_MAX, REPLY_WAIT_MS_MAX
-from chalicelib.core.base.schema import array, instant, integer
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import Failure
 from chalicelib.core.consuming.request import RECEIPT
@@ -20,7 +19,7 @@ from chalicelib.core.telemetry.trace_context import HEADERS
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
-    from chalicelib.core.requests.waiting import Reply as Replied
+    from chalicelib.core.requests.asking import ReceivedReply as Replied
 
 REQUESTS = Family("Requests", __doc__)
 
@@ -32,10 +31,11 @@ _CONTENT = {name: declared.schema for name, declared in declarations(Content).it
 
 @request_type
 class AskRequest(PlainMessage):
-    """The message to answer. Exactly one of `body` and `body_base64` is given.
+    """The request's message. Exactly one of `body` and `body_base64` is given.
 
-    timeout_ms: How long the request may be answered, in milliseconds from now. Then it is not delivered any more.
-    wait_ms: How long this call waits for the reply. By default `timeout_ms`, and {REPLY_WAIT_MS_MAX} at most."""
+    timeout_ms: How long consumers may reply, in milliseconds from now. After that, the request is no longer delivered.
+    wait_ms: How long this call waits for the reply, in milliseconds. By default `timeout_ms`, but at most
+        {REPLY_WAIT_MS_MAX}."""
 
     timeout_ms: int = optional(integer(1, REPLY_TIMEOUT_MS_MAX, default=REPLY_TIMEOUT_MS_DEFAULT))
     wait_ms: int | None = optional(integer(0, REPLY_WAIT_MS_MAX))
@@ -52,7 +52,7 @@ class FetchRequest:
 class ReplyRequest(Content):
     """The reply. Exactly one of `body` and `body_base64` is given.
 
-    receipt: Ack this message once the reply is stored: the request's message, as a pop delivered it."""
+    receipt: A receipt for the request's message, which is acked once the reply is stored."""
 
     receipt: str | None = optional(RECEIPT)
 
@@ -60,8 +60,8 @@ class ReplyRequest(Content):
 class Reply(Answer):
     """The reply, with exactly one of `body` and `body_base64`.
 
-    body: The payload, where it was sent as text.
-    body_base64: The payload, where it was sent as bytes, in base64.
+    body: The payload, if it was sent as text.
+    body_base64: The payload in base64, if it was sent as bytes.
     properties: The replier's own names and values.
     replied_at_ms: When the reply was stored."""
 
@@ -86,10 +86,10 @@ class Answered(Answer):
 
 
 class ReplyResult(Answer):
-    """The reply is stored, or was before.
+    """The reply is stored, by this request or an earlier one.
 
-    acked: Whether the receipt counts, 0 or 1. Only where one was given.
-    failed: The receipt, if it did not count, and why. Only where one was given."""
+    acked: 1 if the receipt counts, else 0. Only if one was given.
+    failed: The receipt, if it did not count, and why. Only if one was given."""
 
     acked = Sometimes(integer(0, 1, examples=[1]))
     failed = Sometimes(array(Failure, maxItems=1))
@@ -113,8 +113,8 @@ _ASKED: Answers = {200: Answered, 202: Unanswered}
 def request(service: Service, topic: Topic, request: AskRequest, **trace: str | None) -> tuple[int, Json]:
     """Send a request, and wait for its reply.
 
-    504 is final: no reply is accepted after it. If the store fails once the request may be sent, the problem carries
-    its `correlation_id`."""
+    504 is final: no reply is accepted after it. If the store fails when the request may have been sent, the problem
+    carries its `correlation_id`."""
     given = {name: getattr(request, name) for name in declarations(PlainMessage)}
     fields = {name: value for name, value in given.items() if value is not None}
 
@@ -131,7 +131,7 @@ def request(service: Service, topic: Topic, request: AskRequest, **trace: str | 
 def get_reply(service: Service, correlation_id: str, request: FetchRequest) -> tuple[int, Json]:
     """Fetch a reply, and wait for it.
 
-    Until {REPLY_KEPT_MS} ms after the request's deadline. 504 is final."""
+    The reply can be fetched until {REPLY_KEPT_MS} ms after the request's deadline. 504 is final."""
     return _answered(correlation_id, service.requests.fetch(correlation_id, request.wait_ms))
 
 
@@ -147,8 +147,8 @@ def get_reply(service: Service, correlation_id: str, request: FetchRequest) -> t
 def reply(service: Service, correlation_id: str, request: ReplyRequest, **trace: str | None) -> Json:
     """Reply to a request.
 
-    The first reply counts. The same one again, with the same content, is accepted too, so that a lost answer does no
-    harm. The receipt counts only if the reply does."""
+    The first reply counts. A repeat with the same content succeeds, so retrying after a lost response is safe. The
+    receipt counts only if the reply does."""
     given = {name: getattr(request, name) for name in declarations(Content)}
     message = message_of({name: value for name, value in given.items() if value is not None}, "the reply")
     correlation = service.requests.correlation(correlation_id)

@@ -1,18 +1,17 @@
-"""Who may call. Where access control is on, every request but `GET /health` needs a token, as `Authorization: Bearer`,
-and a token allows what its rights say: nothing that no right allows, and nothing that a right denies. 403 is the answer
-whether or not what the request names exists.
+"""Access control. If it is on, every request except `GET /health` needs a token, as `Authorization: Bearer`. A token
+allows the operations that one of its rights allows and none denies. Otherwise the answer is 403, whether or not the
+named topic or group exists.
 
-A token has a secret, shown once and never stored. `secret_access_key` is a second one, with which clients of SQS and of
-MQ over HTTP sign their requests instead of sending it; it is derived from the service's key."""
+A token has a secret, shown once and never stored. Its second secret, `secret_access_key`, is derived from the service's
+key; clients of SQS and of MQ over HTTP sign their requests with it instead of sending it."""
 
 from __future__ import annotations
 
 from chalicelib.api.operation import DELETED, Family, Json, Page, page_of
 from chalicelib.core.access.rights import RIGHTS, Right, parse
-from chalicelib.core.access.token import ID_PATTERN
-from chalicelib.core.base.fields import Answer, optional, request, required
+from chalicelib.core.access.tokens import ID_PATTERN
+from chalicelib.core.base.fields import Answer, array, instant, integer, nullable, optional, request, required, string
 from chalicelib.core.base.limits import OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX, TOKEN_NAME_CHARS_MAX
-from chalicelib.core.base.schema import array, instant, integer, nullable, string
 from chalicelib.service import Service
 
 TOKENS = Family("Tokens", __doc__)
@@ -30,8 +29,8 @@ class TokenRequest:
     """The token to make.
 
     name: A name for people. Several tokens may have the same.
-    rights: What the token allows.
-    expires_at_ms: From then on the token is not valid, and a day later it is not listed any more."""
+    rights: The rights of the token.
+    expires_at_ms: When the token expires. It is listed for another day."""
 
     name: str = required(_NAME)
     rights: list[Right] = required(RIGHTS, parse)
@@ -40,10 +39,10 @@ class TokenRequest:
 
 @request
 class RotateRequest:
-    """How the new secret replaces the others.
+    """How long older secrets stay valid.
 
-    old_valid_ms: How long older secrets, and the access keys that came with them, stay valid, in milliseconds from now;
-        those that an earlier rotation ends sooner, until then. 0: they are revoked."""
+    old_valid_ms: How long older secrets and their access keys stay valid, in milliseconds from now, unless an earlier
+        rotation ends them sooner. 0: they are revoked."""
 
     old_valid_ms: int = optional(integer(0, OLD_SECRET_MS_MAX, default=OLD_SECRET_MS_DEFAULT))
 
@@ -51,10 +50,10 @@ class RotateRequest:
 class NewToken(Answer):
     """A token's secrets, shown this once.
 
-    token: What `Authorization: Bearer` takes.
-    access_key_id: The name of the access key, for clients that sign their requests.
-    secret_access_key: The secret of the access key. Null: the deployment has none, since its signing key is kept in the
-        table."""
+    token: The token to send as `Authorization: Bearer`.
+    access_key_id: The id of the access key, for clients that sign their requests.
+    secret_access_key: The secret of the access key. Null: the deployment has no access keys, since its signing key is
+        stored in the table."""
 
     token_id = TOKEN_ID
     token = string(examples=["dct_QJ7ZK3XW5B2NDM4T_sN0xWvU3jq1bDk9hZr5tYy2mGc8aPf4eLi6oRu7wQzA"])
@@ -63,17 +62,17 @@ class NewToken(Answer):
 
 
 class GrantedRight(Answer, Right):
-    """What is allowed, or denied."""
+    """A right of a token."""
 
 
 class Token(Answer):
     """A token, without its secrets.
 
     name: A name for people.
-    rights: What it allows.
-    expires_at_ms: From then on it is not valid. Null: it does not expire.
-    created_at_ms: When it was made.
-    access_key_id: The name of its access key."""
+    rights: The rights of the token.
+    expires_at_ms: When the token expires. Null: never.
+    created_at_ms: When the token was created.
+    access_key_id: The id of its access key."""
 
     token_id = TOKEN_ID
     name = _NAME
@@ -87,8 +86,8 @@ class Token(Answer):
 def make_token(service: Service, request: TokenRequest) -> tuple[int, Json]:
     """Make a token.
 
-    It needs the right `admin` on all topics, and a token to which nothing is denied: with it, one can make tokens that
-    allow anything. If the answer is lost, make another one, and delete the first, which the list shows."""
+    The caller needs the right `admin` on all topics and a token without denied rights, since a new token can allow
+    anything. If the response is lost, make another token and delete the first, which the list shows."""
     return 201, service.access.tokens.make(request.name, request.rights, request.expires_at_ms)
 
 
@@ -96,7 +95,7 @@ def make_token(service: Service, request: TokenRequest) -> tuple[int, Json]:
 def list_tokens(service: Service, request: Page) -> Json:
     """List the tokens.
 
-    They come by id, without their secrets."""
+    The list is ordered by id and has no secrets."""
     tokens, rest = service.access.tokens.page(request.limit, request.next)
     return {"tokens": [token.as_json() for token in tokens], "next": rest}
 
@@ -113,7 +112,7 @@ def get_token(service: Service, token_id: str) -> Json:
 def delete_token(service: Service, token_id: str) -> None:
     """Delete a token.
 
-    It is not valid any more, everywhere within {METADATA_AGE_MS_MAX} ms. Calls that have begun go on."""
+    Every instance refuses the token within {METADATA_AGE_MS_MAX} ms. Calls under way continue."""
     service.access.tokens.delete(token_id)
 
 
@@ -121,6 +120,6 @@ def delete_token(service: Service, token_id: str) -> None:
 def rotate_token(service: Service, token_id: str, request: RotateRequest) -> Json:
     """Rotate a token.
 
-    It gets a new secret and a new secret access key. The older ones stay valid for `old_valid_ms`, so that a lost
-    answer locks nobody out: rotate again. With 0 they are revoked, everywhere within {METADATA_AGE_MS_MAX} ms."""
+    The token gets a new secret and a new secret access key. The older ones stay valid for `old_valid_ms`: if the
+    response is lost, rotate again. With 0, every instance refuses them within {METADATA_AGE_MS_MAX} ms."""
     return service.access.tokens.rotate(token_id, request.old_valid_ms)

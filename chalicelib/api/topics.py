@@ -1,14 +1,13 @@
-"""A topic is a set of queues. It is created on purpose, never by a typo in a produce."""
+"""A topic is a set of queues. Producing to an unknown topic fails; it does not create the topic."""
 
 from __future__ import annotations
 
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.core.access.callers import may_read
 from chalicelib.core.base.errors import QueuesDraining
-from chalicelib.core.base.fields import Answer, Sometimes
+from chalicelib.core.base.fields import Answer, Sometimes, array, flag, instant, integer
 from chalicelib.core.base.limits import QUEUES_MAX
 from chalicelib.core.base.message import QUEUE
-from chalicelib.core.base.schema import array, flag, instant, integer
 from chalicelib.core.catalogue.topic import Topic as StoredTopic
 from chalicelib.core.catalogue.topic import TopicSettings
 from chalicelib.core.cursors.progress import QueueOffsets
@@ -21,9 +20,9 @@ class Topic(Answer, TopicSettings):
     """A topic.
 
     queues: How many queues (partitions) the topic has.
-    queues_auto: True if the topic gets more queues by itself. Only then.
-    draining: Queues that get no new messages, since the topic was given fewer, but are read until every group has
-        settled them. Only while there are some.
+    queues_auto: True: the topic gets more queues automatically. Absent otherwise.
+    draining: Queues that the topic no longer writes to, since `queues` was lowered, but reads until every group has
+        settled them. Absent if there are none.
     created_at_ms: When the topic was created."""
 
     topic = TOPIC_NAME
@@ -37,7 +36,7 @@ class TopicDetail(Topic):
     """A topic, its groups, and the offsets of its queues.
 
     groups: The names of its groups.
-    queue_offsets: One entry for each queue, and for those that drain."""
+    queue_offsets: One entry for each queue, including those that drain."""
 
     groups = array(GROUP_NAME)
     queue_offsets = array(QueueOffsets)
@@ -47,7 +46,8 @@ class TopicDetail(Topic):
 def list_topics(service: Service, request: Page) -> Json:
     """List the topics.
 
-    Paging while topics are created neither repeats nor skips one. Those that the caller may not read are left out."""
+    Paging never repeats or skips a topic, even while topics are created. The list leaves out topics that the caller may
+    not read."""
     topics, rest = service.admin.topics.page(request.limit, request.next, may_read)
     return {"topics": [topic.as_json() for topic in topics], "next": rest}
 
@@ -56,9 +56,9 @@ def list_topics(service: Service, request: Page) -> Json:
 def put_topic(service: Service, topic_name: str, settings: Json) -> tuple[int, Json]:
     """Create or change a topic.
 
-    Changes the settings that are given, and only those. With more `queues`, the new ones are read at once, and get
-    messages {HEARD_MS} ms later. With fewer, those that are too many get no more messages from then on, but are read
-    until every group has settled them; the topic cannot have more again before that."""
+    Changes only the settings that are given. If `queues` rises, consumers read the new queues at once and producers
+    write to them {HEARD_MS} ms later. If it falls, producers stop writing to the surplus queues, and consumers read
+    those until every group has settled them; until then, `queues` cannot rise again."""
     topic, is_new = service.admin.topics.put(topic_name, settings)
     return 201 if is_new else 200, topic.as_json()
 
@@ -67,7 +67,7 @@ def put_topic(service: Service, topic_name: str, settings: Json) -> tuple[int, J
 def get_topic(service: Service, topic: StoredTopic) -> Json:
     """Get a topic.
 
-    The topic, the names of its groups, and the first and the end offset of each queue."""
+    Returns the topic, the names of its groups, and the first and the end offset of each queue."""
     groups = service.env.catalogue.names_of_groups(topic)
     offsets = [queue.as_json() for queue in service.admin.topics.offsets(topic)]
     return {**topic.as_json(), "groups": groups, "queue_offsets": offsets}
@@ -77,6 +77,6 @@ def get_topic(service: Service, topic: StoredTopic) -> Json:
 def delete_topic(service: Service, topic: StoredTopic) -> None:
     """Delete a topic.
 
-    Deletes its messages and groups too. A topic created again under the same name starts empty at offset 0, and no old
-    receipt has an effect on it."""
+    Also deletes its messages and groups. A topic created again under the same name starts empty at offset 0. Old
+    receipts have no effect on it."""
     service.admin.topics.delete(topic)

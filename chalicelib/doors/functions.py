@@ -1,5 +1,7 @@
 """Direct invocation: the functions that callers inside AWS invoke. An event has the fields of an operation's request,
-the names that its path would have, and perhaps a token; the result is the operation's answer, or an error."""
+the names that its path would have, and perhaps a token; the result is the operation's answer, or an error. Every
+function ends its call before Lambda ends the invocation, and refuses the records of event sources that it does not
+read."""
 
 from __future__ import annotations
 
@@ -9,16 +11,61 @@ from typing import Any
 from chalicelib import wiring
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
-from chalicelib.core.base.errors import DecantError, InvalidJson, NotFound
-from chalicelib.core.base.fields import Label, check, checked, quoted, request, required, shown
-from chalicelib.core.base.schema import flag, string
-from chalicelib.doors import dispatch, invocation
+from chalicelib.core.base.errors import DecantError, InvalidField, InvalidJson, NotFound
+from chalicelib.core.base.fields import Label, check, checked, flag, quoted, request, required, shown, string
+from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
+from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import Answer, Call
 from chalicelib.doors.http import events
 from chalicelib.doors.http.door import found
 from chalicelib.doors.http.request import Request
 from chalicelib.doors.http.response import Response, refusal
 from chalicelib.doors.sqs.registry import moves_of
+
+ENDING_MS = SECOND_MS + CONNECT_TIMEOUT_MS + READ_TIMEOUT_MS
+"""How long before the end of an invocation the last request to the store may begin: it is not interrupted, and leaves a
+second for the answer. A function that Lambda stops answers nothing, and its instance is lost."""
+ENDING_PART = 2
+"""In a function of little time half of it is left, so that it works while the store does."""
+
+
+class ForeignEvent(Exception):
+    """An event source invoked a function that does not read its records. They are lost unless the invocation fails:
+    then the source sends them again, or sends them to where it sends its failures."""
+
+
+def left_ms(context: Any) -> Callable[[], int | None]:
+    """How much time a call may take from now on, so that its answer is there before Lambda ends the invocation. None
+    without Lambda."""
+    remaining_ms = getattr(context, "get_remaining_time_in_millis", None)
+    if remaining_ms is None:
+        return lambda: None
+    return lambda: _before_the_end(int(remaining_ms()))
+
+
+def _before_the_end(remaining_ms: int) -> int:
+    return max(remaining_ms - ENDING_MS, remaining_ms // ENDING_PART)
+
+
+def caller(context: Any) -> str:
+    """What stands for the caller of a direct invocation: Lambda tells the function no principal, but CloudTrail's data
+    event of this request id names it. Empty without Lambda."""
+    request_id = getattr(context, "aws_request_id", "")
+    return f"invocation:{request_id}" if request_id else ""
+
+
+def refuse_records(event: Any) -> None:
+    """Raises ForeignEvent for an event of a source: SQS, SNS, S3, Kinesis, DynamoDB Streams, EventBridge."""
+    if isinstance(event, dict) and (isinstance(event.get("Records"), list) or "detail-type" in event):
+        raise ForeignEvent("this function takes no events of sources: feed them to the function 'ingest'")
+
+
+def no_request(event: Any) -> InvalidField:
+    """The error for an event that is no HTTP request."""
+    what = f"a JSON object with {shown(list(event))}" if isinstance(event, dict) else shown(event)
+    fronts = "API Gateway, a function URL or a load balancer"
+    return InvalidField(f"the event must be an HTTP request as {fronts} sends it; it is {what}")
+
 
 Json = dict[str, Any]
 
@@ -32,7 +79,7 @@ def invoked(name: str, event: Any, context: Any) -> Json:
     request, the response to it. Raises ForeignEvent."""
     if received := events.received(event):
         return received.answered(_responded(name, received.request, context))
-    invocation.refuse_records(event)
+    refuse_records(event)
     return _result(_answer(OPERATIONS[name], event, context))
 
 
@@ -41,7 +88,7 @@ def _responded(name: str, request: Request, context: Any) -> Response:
     asked, answer, _ = found(request)
     if asked and asked.name not in _WAITING.get(name, ()):
         return refusal(NotFound(f"the function '{name}' does not answer {request.method} {quoted(request.path)}"))
-    return answer(invocation.left_ms(context))
+    return answer(left_ms(context))
 
 
 def _result(answer: Answer) -> Json:
@@ -57,8 +104,8 @@ def _answer(operation: Operation, event: Any, context: Any) -> Answer:
     except DecantError as error:
         return dispatch.refusal(error)
     names = [str(event.get(name, "")) for name in operation.path_names]
-    call = Call(operation, names, lambda: _fields(operation, event), headers, invocation.left_ms(context))
-    return dispatch.answer(call._replace(is_invoked=True, principal=invocation.caller(context)))
+    call = Call(operation, names, lambda: _fields(operation, event), headers, left_ms(context))
+    return dispatch.answer(call._replace(is_invoked=True, principal=caller(context)))
 
 
 def _fields(operation: Operation, event: Json) -> Json:
@@ -129,5 +176,5 @@ def pushed(event: Any) -> Json:
 
 
 def _worked(event: Any, work: Callable[[], Json]) -> Json:
-    invocation.refuse_records(event)
+    refuse_records(event)
     return _result(dispatch.guarded(lambda: Answer(200, work()), dispatch.refusal))

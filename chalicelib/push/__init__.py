@@ -1,1 +1,1 @@
-"""Push: the queue calls the consumer of a group, a webhook or a function, and settles by its answer."""
+"""Push: the queue calls the consumer of a group, a webhook or a function, and settles messages by its response."""

@@ -1,14 +1,16 @@
-"""Makes the call of a batch: the body, and for a webhook the headers of the Standard Webhooks convention.
+"""Builds the call of a batch: the body and, for a webhook, the headers of the Standard Webhooks convention.
 
-<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
-"""
+<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import hmac
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Sequence
+from socket import socket
+from typing import Any
 
 import orjson
 
@@ -17,17 +19,54 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.group import Group
-from chalicelib.core.catalogue.push import Push, Secret, signing
+from chalicelib.core.catalogue.push import Push, PushSecret, signing
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.telemetry.trace_context import shared
-from chalicelib.push.outside import Answer, Outside
+from chalicelib.push.outside import ANSWER_BYTES_MAX, ConsumerResponse, Outside
 from chalicelib.push.secrets import Keyring
+
+WIRE_BYTES_MAX = 8 * ANSWER_BYTES_MAX
+"""How many bytes of a response are received. In chunks of one byte, a response is six times as long as its content."""
+
+
+LeftS = Callable[[], float]
+"""Returns the seconds left of a call, before each step that waits. Raises TimeoutError if none are."""
+
+
+class DeadlineSocket(io.RawIOBase):
+    """Its creator closes the socket."""
+
+    def __init__(self, connected: socket, left_s: LeftS) -> None:
+        self._socket, self._left_s, self._received = connected, left_s, 0
+
+    def sendall(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            self._socket.settimeout(self._left_s())
+            rest = rest[self._socket.send(rest) :]
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._received > WIRE_BYTES_MAX:
+            raise OSError(f"the answer has more than {WIRE_BYTES_MAX} bytes")
+        self._socket.settimeout(self._left_s())
+        count = self._socket.recv_into(buffer)
+        self._received += count
+        return count
+
+    def close(self) -> None: ...
+
 
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - the mark of a secret, not one
 
 
-def secret_text(secret: Secret) -> str:
-    """The secret as its receiver gets it."""
+def secret_text(secret: PushSecret) -> str:
+    """The secret as text, for its receiver."""
     return _SECRET_PREFIX + base64.b64encode(secret.value).decode()
 
 
@@ -36,18 +75,18 @@ class Courier:
         self._runtime, self._outside, self._keyring = runtime, outside, keyring
 
     def demand_keys(self, group: Group, push: Push) -> None:
-        """Raises StoreUnavailable if calls are to be signed and no key is there: they are never sent unsigned."""
+        """Raises StoreUnavailable if calls must be signed and no key is available: they are never sent unsigned."""
         if push.url is not None:
             self._signing(group, push)
 
-    def _signing(self, group: Group, push: Push) -> list[Secret]:
+    def _signing(self, group: Group, push: Push) -> list[PushSecret]:
         secrets = signing(group.secrets, push)
         opened = self._keyring.opened(group.topic_id, secrets)
         if secrets and not opened:
-            raise StoreUnavailable("the signing key was removed that its secrets come from: make a new secret")
+            raise StoreUnavailable("the signing key of its secrets was removed: make a new secret")
         return opened
 
-    def send(self, topic_name: str, group: Group, push: Push, deliveries: Sequence[Delivery]) -> Answer:
+    def send(self, topic_name: str, group: Group, push: Push, deliveries: Sequence[Delivery]) -> ConsumerResponse:
         body = body_of(topic_name, group.name, deliveries)
         if push.function is not None:
             return self._outside.invoke(push.function, body, push.timeout_ms)
@@ -60,7 +99,7 @@ class Courier:
 
 
 def body_of(topic_name: str, group_name: str, deliveries: Sequence[Delivery]) -> bytes:
-    """The messages as a pop answers them, but without receipts: the answer to the call settles them."""
+    """The messages as a pop returns them but without receipts, since the response to the call settles them."""
     messages = [delivery.in_topic(topic_name) for delivery in deliveries]
     for message in messages:
         del message["receipt"]
@@ -68,13 +107,13 @@ def body_of(topic_name: str, group_name: str, deliveries: Sequence[Delivery]) ->
 
 
 def webhook_id(group_id: str, message_ids: Sequence[str]) -> str:
-    """The same whenever exactly these messages are sent to the group again, and different for any others. A receiver
-    that remembers ids therefore skips what it has had, and nothing else."""
+    """An id that is the same whenever exactly these messages are sent to the group again, and different for any others.
+    A receiver that remembers ids therefore skips exactly the batches that it has received."""
     return "msg_" + hashlib.blake2b("\0".join([group_id, *message_ids]).encode(), digest_size=16).hexdigest()
 
 
-def signed(webhook_id: str, seconds: int, body: bytes, secrets: Sequence[Secret]) -> dict[str, str]:
-    """The headers of a call. Each secret's signature stands in one header, with spaces between."""
+def signed(webhook_id: str, seconds: int, body: bytes, secrets: Sequence[PushSecret]) -> dict[str, str]:
+    """The headers of a call. One header has the signatures of all secrets, separated by spaces."""
     headers = {"webhook-id": webhook_id, "webhook-timestamp": str(seconds)}
     content = f"{webhook_id}.{seconds}.".encode() + body
     signatures = [hmac.digest(secret.value, content, hashlib.sha256) for secret in secrets]

@@ -1,7 +1,7 @@
-"""Calls the consumers of pushed groups: pops a batch, makes the call, settles by its answer.
+"""Calls the consumers of pushed groups: pops a batch, makes the call, settles by the response.
 
-Each caller holds a slot of the group, so at most `concurrency` calls are under way; see `slots`. What keeps a message
-from being in two calls is its lease, as in any pop. `docs/push.md` goes through the failures.
+Each caller holds a slot of the group, so at most `concurrency` calls are under way; see `slots`. A message's lease
+keeps it from being in two calls, as in any pop. `docs/push.md` goes through the failures.
 """
 
 from __future__ import annotations
@@ -19,39 +19,40 @@ from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group, change
 from chalicelib.core.catalogue.push import Push
+from chalicelib.core.catalogue.signing_key import SigningKey
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming import Consuming
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.view import GroupView
 from chalicelib.core.table.writes import Refused
-from chalicelib.core.telemetry.lines import PUSH
-from chalicelib.push.courier import Courier
-from chalicelib.push.outcome import Outcome, judge
-from chalicelib.push.outside import Answer, Crew, Outside
-from chalicelib.push.secrets import Keyring
-from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
+from chalicelib.core.telemetry.telemetry import PUSH
+from chalicelib.push import webhooks
+from chalicelib.push.courier import Courier, secret_text
+from chalicelib.push.outside import CallOutcome, ConsumerResponse, Crew, Outside, judge
+from chalicelib.push.secrets import Keyring, Secrets
+from chalicelib.push.slots import LEASE_SPARE_MS, PushPause, PushSlot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS
 
 RUN_MS = 50 * SECOND_MS
-"""How long a run begins calls: the schedule starts one every minute."""
+"""How long a run starts calls: the schedule starts a run every minute."""
 LOOKING_MS = WAKE_EVERY_MS + SECOND_MS // 2
-"""How long a run that a send has woken looks for messages: it may miss none that came while wakes were held back."""
+"""How long a run woken by a send looks for messages: long enough to find those sent while wakes were held back."""
 LOOK_EVERY_MS = SECOND_MS // 4
 GUARD_MS = SECOND_MS // 2
 """A call is made only if its messages and its slot are held for this much longer than it may take, since clocks
 differ."""
 CONSUMER_ID = "push"
-"""What the progress of a group shows as its consumer."""
+"""The consumer in the progress of a pushed group."""
 
 _log = logging.getLogger("decant")
 
 
 @mutable
 class _Run:
-    """One run for a group, which is as it was read last. `began_ms`: by `Runtime.uptime`. `looking_ms`: how long it
-    looks for messages. `is_staying`: it waits for what is due before it ends. `helpers`: further callers that it has
-    started. `limited_until_ms`: when the group's rate allows more."""
+    """One run for a group, as last read. `began_ms`: by `Runtime.uptime`. `looking_ms`: how long it looks for messages.
+    `is_staying`: it waits for messages that are due before it ends. `helpers`: the number of further callers that it
+    has started. `limited_until_ms`: when the group's rate allows more."""
 
     topic: Topic
     group: Group
@@ -62,7 +63,7 @@ class _Run:
     helpers: int = 0
     limited_until_ms: int = 0
     lock: Lock = field(default_factory=Lock)
-    """Of `helpers`, which the callers change."""
+    """Guards `helpers`, which the callers change."""
 
 
 class Dispatcher:
@@ -73,8 +74,8 @@ class Dispatcher:
         self._slots, self._courier, self._crew = Slots(env), Courier(env.runtime, outside, keyring), outside.crew
 
     def run(self, topic_name: str, is_staying: bool = False) -> None:
-        """Calls the consumers of a topic's pushed groups until nothing is ready: for a send, until nothing has come for
-        a moment. `is_staying`: for the schedule, with what is due within `RUN_MS`."""
+        """Calls the consumers of a topic's pushed groups until no message is ready; for a send, until none has come for
+        a moment. `is_staying`: for the schedule, including messages due within `RUN_MS`."""
         with self._telemetry.call(PUSH, topic_name):
             self._run(topic_name, is_staying)
 
@@ -94,7 +95,7 @@ class Dispatcher:
         crew.join()
 
     def _guarded(self, task: Callable[[_Run], object], run: _Run) -> None:
-        """A task that goes wrong ends alone: others serve other groups."""
+        """A task that fails ends alone: others serve other groups."""
         try:
             task(run)
         except (GroupNotFound, TopicNotFound):
@@ -105,13 +106,12 @@ class Dispatcher:
             _log.exception("the push to group %s has failed", run.group.name)
 
     def _attend(self, run: _Run) -> None:
-        """Serves the group until nothing is worth waiting for."""
+        """Serves the group until no message is worth waiting for."""
         while (wait_ms := self._wait_ms(run, self._serve(run))) is not None:
             self._runtime.sleep(wait_ms)
 
     def _wait_ms(self, run: _Run, next_ms: int | None) -> int | None:
-        """How long to wait before the next look; None: the run is over. `next_ms`: when something is known to be
-        due."""
+        """How long to wait before the next look; None: the run is over. `next_ms`: the next known due time."""
         ran_ms = self._runtime.uptime() - run.began_ms
         until_due_ms = RUN_MS if next_ms is None else max(1, next_ms - self._runtime.now())
         if ran_ms < run.looking_ms:
@@ -119,8 +119,8 @@ class Dispatcher:
         return until_due_ms if run.is_staying and ran_ms + until_due_ms < RUN_MS else None
 
     def _serve(self, run: _Run) -> int | None:
-        """Makes calls until nothing is ready or no slot is free. Returns when more is due, as far as is known. The look
-        that follows each release finds what came when others were told that no slot is free."""
+        """Makes calls until no message is ready or no slot is free. Returns when more are due, if known. The look after
+        each release finds messages that came while other runs found no free slot."""
         while self._is_on(run):
             if run.limited_until_ms > self._runtime.now():
                 return run.limited_until_ms
@@ -137,7 +137,7 @@ class Dispatcher:
             seen = [queue.cursor for queue in view.queues.values()]
             if not self._work(run, slot, pause, view):
                 if seen == [queue.cursor for queue in view.queues.values()]:
-                    return view.next_ready_at_ms()  # what is due waits for something else
+                    return view.next_ready_at_ms()  # the due messages wait for something else
                 self._runtime.sleep(LOOK_EVERY_MS)  # another run was faster, or a filter has rejected many
         return None
 
@@ -145,7 +145,8 @@ class Dispatcher:
         return self._runtime.uptime() - run.began_ms < RUN_MS
 
     def _look(self, run: _Run) -> GroupView:
-        """For as many messages, and to lease them for as long, as the push says that the look finds."""
+        """Reads the group with the batch size and lease time of its own `push` setting. Repeats if that setting has
+        just changed."""
         while True:
             push = run.group.push or Push({})
             ask = Pop(max_messages=push.batch, invisible_ms=push.timeout_ms + LEASE_SPARE_MS, consumer_id=CONSUMER_ID)
@@ -154,19 +155,19 @@ class Dispatcher:
             if (view.group.push or push) == push:
                 return view
 
-    def _work(self, run: _Run, slot: Slot, pause: Pause, view: GroupView) -> bool:
-        """Makes calls with the slot, and releases it. Returns whether it made any. What the store fails to settle comes
-        back when its lease ends."""
+    def _work(self, run: _Run, slot: PushSlot, pause: PushPause, view: GroupView) -> bool:
+        """Makes calls with the slot, and releases it. Returns whether it made any. Messages that the store fails to
+        settle come back when their lease ends."""
         receipts: list[str] = []
         try:
             has_called = self._make_calls(run, slot, pause, view, receipts)
-        except Exception:  # not what ends the process, which releases nothing
+        except Exception:  # not errors that end the process, which releases nothing
             self._close(view, slot, receipts)
             raise
         self._close(view, slot, receipts)
         return has_called
 
-    def _close(self, view: GroupView, slot: Slot, receipts: Sequence[str]) -> None:
+    def _close(self, view: GroupView, slot: PushSlot, receipts: Sequence[str]) -> None:
         try:
             if receipts:
                 self._settler.ack(view.topic, view.group.name, receipts)
@@ -176,9 +177,9 @@ class Dispatcher:
             with suppress(StoreUnavailable):
                 self._slots.release(slot)
 
-    def _make_calls(self, run: _Run, slot: Slot, pause: Pause, view: GroupView, receipts: list[str]) -> bool:
-        """Calls as long as something is ready. The acks of one call ride on the pop of the next; `receipts` has those
-        that are left."""
+    def _make_calls(self, run: _Run, slot: PushSlot, pause: PushPause, view: GroupView, receipts: list[str]) -> bool:
+        """Makes calls while messages are ready. The pop of the next call carries the acks of the last; `receipts` holds
+        the remaining ones."""
         held, has_called = slot, False
         while (push := _push_of(view)) and (kept := self._slots.kept(held, push)):
             held = kept
@@ -193,11 +194,11 @@ class Dispatcher:
             self._settle(view, deliveries, outcome, receipts)
             if not (self._goes_on(run, pause, outcome) and self._is_on(run)):
                 break
-            pause, view = Pause(pause.key), self._look(run)
+            pause, view = PushPause(pause.key), self._look(run)
         return has_called
 
     def _popped(self, run: _Run, view: GroupView, receipts: list[str]) -> Sequence[Delivery]:
-        """Leases a batch, and settles these receipts on the way."""
+        """Leases a batch and settles these receipts in the same call."""
         acks, _ = self._settler.open(view.topic, view.group.name, receipts) if receipts else ([], [])
         popped = self._popper.pop_once(view, acks)
         failed = self._settler.acknowledge(view.topic, view.group.name, acks)
@@ -218,7 +219,7 @@ class Dispatcher:
             return
         try:
             run.crew.start(partial(self._guarded, self._help, run))
-        except RuntimeError:  # there are too many threads: this caller goes on alone
+        except RuntimeError:  # there are too many threads: this caller continues alone
             with run.lock:
                 run.helpers -= 1
 
@@ -229,32 +230,36 @@ class Dispatcher:
             with run.lock:
                 run.helpers -= 1
 
-    def _called(self, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> Outcome | None:
-        """Makes the call. A defect on the way is a failed call: its messages come back after the backoff. None: there
-        was no call, and they are given back."""
+    def _called(
+        self, slot: PushSlot, view: GroupView, push: Push, deliveries: Sequence[Delivery]
+    ) -> CallOutcome | None:
+        """Makes the call. An internal error counts as a failed call: its messages come back after the backoff. None:
+        there was no call, and the messages are given back."""
         try:
             return self._call(slot, view, push, deliveries)
         except DecantError:
             self._give_back(view, deliveries)
             raise
-        except Exception as defect:  # noqa: BLE001 - whatever it is, the messages must not wait for their lease to end
+        except Exception as defect:  # noqa: BLE001 - the messages must not wait for their lease to end
             _log.exception("a call to group %s has failed", view.group.name)
-            return self._judged(Answer.missing(f"no answer: {type(defect).__name__}: {defect}"), deliveries)
+            return self._judged(ConsumerResponse.missing(f"no answer: {type(defect).__name__}: {defect}"), deliveries)
 
-    def _call(self, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> Outcome | None:
-        """Makes the call, and judges the answer. None: messages and slot are not held for as long as it may take, and
-        the messages are given back."""
+    def _call(self, slot: PushSlot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> CallOutcome | None:
+        """Makes the call and judges the response. None: the leases or the slot would end before the call may, so the
+        messages are given back."""
         ends_ms = min(slot.until_ms, *(delivery.invisible_until_ms for delivery in deliveries))
         if ends_ms - self._runtime.now() < push.timeout_ms + GUARD_MS:
             self._give_back(view, deliveries)
             return None
         return self._judged(self._courier.send(view.topic.name, view.group, push, deliveries), deliveries)
 
-    def _judged(self, answer: Answer, deliveries: Sequence[Delivery]) -> Outcome:
+    def _judged(self, answer: ConsumerResponse, deliveries: Sequence[Delivery]) -> CallOutcome:
         return judge(answer, [delivery.stored.message_id for delivery in deliveries], self._runtime.now())
 
-    def _settle(self, view: GroupView, deliveries: Sequence[Delivery], outcome: Outcome, receipts: list[str]) -> None:
-        """Nacks what failed. Adds the others to the receipts that are acked with the next pop."""
+    def _settle(
+        self, view: GroupView, deliveries: Sequence[Delivery], outcome: CallOutcome, receipts: list[str]
+    ) -> None:
+        """Nacks the failed messages. Adds the others to the receipts that the next pop acks."""
         if outcome.is_gone:
             self._pause_group(view.topic, view.group)
             self._give_back(view, deliveries)
@@ -269,9 +274,9 @@ class Dispatcher:
         for (delay_ms, reason), texts in together.items():
             self._settler.nack(view.topic, view.group.name, texts, delay_ms, reason)
 
-    def _goes_on(self, run: _Run, pause: Pause, outcome: Outcome) -> bool:
-        """Whether the consumer can be called again at once. A failed call makes all instances wait, and this run for
-        the end of that."""
+    def _goes_on(self, run: _Run, pause: PushPause, outcome: CallOutcome) -> bool:
+        """Whether the consumer can be called again at once. After a failed call, all instances pause, and this run
+        waits for the end of the pause."""
         if outcome.has_failed:
             wait_ms = run.group.backoff_ms.wait_ms(pause.failures + 1)
             if outcome.retry_after_ms is not None:
@@ -287,7 +292,7 @@ class Dispatcher:
         self._settler.give_back(view.topic, view.group.name, receipts)
 
     def _pause_group(self, topic: Topic, pushed: Group) -> None:
-        """Pauses the group, unless somebody has changed its push meanwhile."""
+        """Pauses the group, unless its push has changed meanwhile."""
         group = pushed
         while group.id == pushed.id and group.push == pushed.push:
             try:
@@ -300,3 +305,14 @@ class Dispatcher:
 def _push_of(view: GroupView) -> Push | None:
     """The group's push, unless it is off or paused."""
     return view.group.push if view.group.is_pushed and not view.group.paused else None
+
+
+class Pushing:
+    def __init__(self, env: Env, signing_key: SigningKey, consuming: Consuming, outside: Outside) -> None:
+        self._outside, keyring = outside, Keyring(signing_key)
+        self.run = Dispatcher(env, keyring, consuming, outside).run
+        self.secrets, self.secret_text = Secrets(env, keyring), secret_text
+
+    def demand_reachable(self, push: Push) -> None:
+        """Raises InvalidField for a URL that would be refused at each call."""
+        webhooks.demand_reachable(push, self._outside.allows_loopback)

@@ -1,4 +1,4 @@
-"""Invokes Lambda functions: the consumers of groups, which are waited for, and the push itself, which is not."""
+"""Invokes Lambda functions: consumers of groups, synchronously, and the push itself, asynchronously."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ import orjson
 from chalicelib.core.base import strict_json
 from chalicelib.core.base.fields import encodable, shown
 from chalicelib.core.base.limits import READ_TIMEOUT_MS
-from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
+from chalicelib.push.outside import ANSWER_BYTES_MAX, ConsumerResponse
 
 _CLIENTS_MAX = 64
-"""Clients kept: each has a time-out of its own."""
+"""Clients kept, one for each time-out."""
 
 _log = logging.getLogger("decant")
 
 
 class Functions:
-    """`connect`: makes a client of Lambda whose reads wait for so many ms. `push_function`: the name of the function
-    that runs the push; without one, only the schedule does."""
+    """`connect`: makes a Lambda client with this read time-out in ms. `push_function`: the name of the function that
+    runs the push; without one, only the schedule runs it."""
 
     def __init__(self, connect: Callable[[int], Any], push_function: str | None) -> None:
         self._client, self._connecting = lru_cache(_CLIENTS_MAX)(connect), Lock()
         self._push_function = push_function
 
-    def invoke(self, function: str, body: bytes, timeout_ms: int) -> Answer:
-        """Waits for what the function returns. Never raises."""
+    def invoke(self, function: str, body: bytes, timeout_ms: int) -> ConsumerResponse:
+        """Waits for the function's result. Never raises."""
         try:
             response = self._connected(timeout_ms).invoke(
                 FunctionName=function, InvocationType="RequestResponse", Payload=body
             )
             returned = response["Payload"].read(ANSWER_BYTES_MAX + 1)
         except self._troubles as error:
-            return Answer.missing(f"no answer: {error}")
+            return ConsumerResponse.missing(f"no answer: {error}")
         if len(returned) > ANSWER_BYTES_MAX:
-            return Answer.missing(f"the function returned more than {ANSWER_BYTES_MAX} bytes")
+            return ConsumerResponse.missing(f"the function returned more than {ANSWER_BYTES_MAX} bytes")
         if response.get("FunctionError"):
-            return Answer.missing(f"the function failed: {_message(returned)}")
-        return Answer(200, returned)
+            return ConsumerResponse.missing(f"the function failed: {_message(returned)}")
+        return ConsumerResponse(200, returned)
 
     def wake(self, topic_name: str, is_staying: bool) -> None:
-        """Never raises: the schedule runs the push anyway."""
+        """Starts the push. Never raises, since the schedule runs the push anyway."""
         if self._push_function is None:
             return
         event = orjson.dumps({"topic": topic_name, "is_staying": is_staying})
@@ -57,7 +57,7 @@ class Functions:
             _log.warning("the push of topic %s was not woken: %s", topic_name, error)
 
     def _connected(self, timeout_ms: int) -> Any:
-        """The first client imports boto3, of which another caller that imports it at the same time may see half."""
+        """The first client imports boto3. The lock keeps a concurrent caller from seeing boto3 half imported."""
         with self._connecting:
             return self._client(timeout_ms)
 
@@ -69,7 +69,7 @@ class Functions:
 
 
 def _message(returned: bytes) -> str:
-    """What Lambda tells of an exception."""
+    """The message of an exception that Lambda reports."""
     try:
         error = strict_json.read(returned, "what it returned")
     except ValueError:

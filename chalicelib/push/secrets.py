@@ -1,8 +1,6 @@
-"""The secrets of a group: made, listed and deleted. They stand in the group's item, so each change demands that neither
-a setting nor a secret has changed since it was read.
-
-Where the signing keys are kept elsewhere, a secret is derived from one of them, and the item has the name of that key
-alone: nothing in the table signs anything.
+"""Makes, lists and deletes the secrets of a group. The group's item holds them, so each change demands that no setting
+or secret has changed since it was read. If the signing keys are stored outside the table, a secret is derived from one
+of them, and the item has only the name of that key: nothing in the table can sign.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from chalicelib.core.base.limits import PUSH_SECRETS_MAX
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group, keep_secrets
-from chalicelib.core.catalogue.push import Secret
+from chalicelib.core.catalogue.push import PushSecret
 from chalicelib.core.catalogue.signing_key import SigningKey, derived, name_of
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.store.paging import place_of, token_of
@@ -29,27 +27,27 @@ _DOMAIN = b"push-secret"
 
 
 class Keyring:
-    """Turns secrets as they are stored into those that sign."""
+    """Turns stored secrets into the keys that sign."""
 
     def __init__(self, signing_key: SigningKey) -> None:
         self._signing_key = signing_key
 
-    def made(self, topic_id: str, runtime: Runtime) -> Secret:
-        """A new secret, as it is stored."""
+    def made(self, topic_id: str, runtime: Runtime) -> PushSecret:
+        """A new secret, in its stored form."""
         secret_id = runtime.entropy(_ID_BYTES).hex()
         is_derived = self._signing_key.is_kept_elsewhere
         value = name_of(self._signing_key.of(topic_id)) if is_derived else runtime.entropy(_SECRET_BYTES)
-        return Secret(secret_id, value, runtime.now())
+        return PushSecret(secret_id, value, runtime.now())
 
-    def opened(self, topic_id: str, secrets: Sequence[Secret]) -> list[Secret]:
-        """As they sign: those whose key is there. Raises StoreUnavailable."""
+    def opened(self, topic_id: str, secrets: Sequence[PushSecret]) -> list[PushSecret]:
+        """The secrets in the form that signs, except those whose signing key was removed. Raises StoreUnavailable."""
         keys = {name_of(key): key for key in self._signing_key.accepted(topic_id)}
         opened = [secret._replace(value=_value(topic_id, secret, keys)) for secret in secrets]
         return [secret for secret in opened if secret.value]
 
 
-def _value(topic_id: str, secret: Secret, keys: Mapping[bytes, bytes]) -> bytes:
-    """Empty if the key that it is derived from is not there any more."""
+def _value(topic_id: str, secret: PushSecret, keys: Mapping[bytes, bytes]) -> bytes:
+    """Empty if the key that it is derived from was removed."""
     if len(secret.value) == _SECRET_BYTES:
         return secret.value
     key = keys.get(secret.value)
@@ -61,20 +59,25 @@ class Secrets:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._keyring = keyring
 
-    def make(self, topic: Topic, group_name: str) -> Secret:
-        """The secret, as it signs. Raises GroupNotFound, and InvalidField if the group has as many as it can have."""
+    def make(self, topic: Topic, group_name: str) -> PushSecret:
+        """The new secret, in the form that signs. Raises GroupNotFound, and InvalidField if the group already has the
+        maximum."""
         made = self._keyring.made(topic.id, self._runtime)
         [opened] = self._keyring.opened(topic.id, [made])
 
-        def changed(group: Group) -> Sequence[Secret]:
+        def changed(group: Group) -> Sequence[PushSecret]:
             if len(group.secrets) >= PUSH_SECRETS_MAX:
-                raise InvalidField(f"group '{group_name}' has {PUSH_SECRETS_MAX} secrets, the most; delete one first")
+                raise InvalidField(
+                    f"group '{group_name}' has {PUSH_SECRETS_MAX} secrets, the maximum; delete one first"
+                )
             return (*group.secrets, made)
 
         self._change(topic, group_name, changed)
         return opened
 
-    def page(self, topic: Topic, group_name: str, limit: int, token: str | None) -> tuple[Sequence[Secret], str | None]:
+    def page(
+        self, topic: Topic, group_name: str, limit: int, token: str | None
+    ) -> tuple[Sequence[PushSecret], str | None]:
         """Up to `limit` secrets by id, and the token of the next page (None: no more)."""
         after = "" if token is None else place_of(token, _ID_PATTERN)
         left = sorted(secret for secret in self._catalogue.group(topic, group_name).secrets if secret.id > after)
@@ -83,7 +86,7 @@ class Secrets:
     def delete(self, topic: Topic, group_name: str, secret_id: str) -> None:
         """Raises GroupNotFound, NotFound, and InvalidField for the secret that the group's `push` names."""
 
-        def changed(group: Group) -> Sequence[Secret]:
+        def changed(group: Group) -> Sequence[PushSecret]:
             left = [secret for secret in group.secrets if secret.id != secret_id]
             if len(left) == len(group.secrets):
                 raise NotFound(f"group '{group_name}' has no secret {quoted(secret_id)}")
@@ -93,7 +96,7 @@ class Secrets:
 
         self._change(topic, group_name, changed)
 
-    def _change(self, topic: Topic, group_name: str, changed: Callable[[Group], Sequence[Secret]]) -> None:
+    def _change(self, topic: Topic, group_name: str, changed: Callable[[Group], Sequence[PushSecret]]) -> None:
         while True:
             group = self._catalogue.group(topic, group_name)
             try:

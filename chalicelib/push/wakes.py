@@ -1,5 +1,5 @@
-"""Wakes those who wait for the messages of a topic: the pops of this instance, and the push, at most once a second for
-each topic and instance."""
+"""Wakes the waiters of a topic: the pops of this instance, and the push, at most once a second for each topic and
+instance."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from chalicelib.core.consuming.waiters import Waiters
 from chalicelib.push.outside import Outside
 
 WAKE_EVERY_MS = SECOND_MS
-"""A run looks for longer than this, so it sees what is stored while no other wake is sent."""
+"""A run looks for longer than this, so it finds messages stored while no other wake is sent."""
 
 
 class Wakes:
     def __init__(self, env: Env, outside: Outside) -> None:
         self._runtime, self._outside, self.waiters = env.runtime, outside, Waiters(env.runtime)
         self._woken_ms: BoundedCache[int] = env.caches.bounded(lambda topic_id, _: [topic_id])
-        """When (`Runtime.uptime`) each topic was woken last."""
+        """When (`Runtime.uptime`) each topic was last woken."""
 
     def stored(self, topic: Topic) -> None:
-        """Messages were stored in the topic, or are ready again. The push costs nothing in a topic that never had a
-        pushed group."""
+        """Call it when messages were stored in the topic or are ready again. Costs nothing for the push in a topic that
+        never had a pushed group."""
         self.waiters.stored(topic.id)
         if not topic.pushes:
             return

@@ -9,19 +9,22 @@ Whoever reads the file has every message, and the key that signs: folder and fil
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.limits import MIB
 from chalicelib.core.table.keys import FORM
 from chalicelib.core.table.writes import Item, Key, key_of
-from local.memory.private import FolderUnusable, demand_private_file, demand_private_folder
-from local.memory.reserve import RESERVE_BYTES, Reserve, makes_room
-from local.memory.store import Change
+from chalicelib.core.telemetry import record
+from chalicelib.core.telemetry.telemetry import PUSH, SWEEP
+from local.memory.store import ItemChange
 
 FILE = "decant.sqlite"
 _WAL = f"{FILE}-wal"
@@ -43,9 +46,27 @@ CREATE TABLE blob (name TEXT PRIMARY KEY, data BLOB NOT NULL);
 _PUT = "INSERT INTO item VALUES (?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE SET item = excluded.item"
 _REMOVE = "DELETE FROM item WHERE pk = ? AND sk = ?"
 
-
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 """The second where a quota or a limit of the process ends the room."""
+
+RESERVE_BYTES = 8 * MIB
+"""SQLite's journal begins again after some 4 MB; the rest is for the largest changes, and for leases."""
+
+MAKE_ROOM = frozenset(
+    {
+        *("pop", "ack", "nack", "extend", "bury", "reset_group", "purge_dead"),
+        *("delete_topic", "delete_group", "cancel_delayed", "rollback_transaction"),
+        *("delete_token", "delete_push_secret"),
+        *("mq_consume", "mq_ack", "mq_rollback"),
+        *("sqs.ReceiveMessage", "sqs.DeleteMessage", "sqs.DeleteMessageBatch", "sqs.PurgeQueue", "sqs.DeleteQueue"),
+        *("sqs.ChangeMessageVisibility", "sqs.ChangeMessageVisibilityBatch"),
+        *(PUSH, SWEEP),
+    }
+)
+"""What consumes and what deletes, at every door."""
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Disk:
@@ -75,7 +96,7 @@ class Disk:
                     self._begin()
             self._reserve.hold()
 
-    def keep(self, changes: Sequence[Change]) -> None:
+    def keep(self, changes: Sequence[ItemChange]) -> None:
         puts = [(*key, _packed(item)) for key, item in changes if item is not None]
         self._change((_PUT, puts), (_REMOVE, [key for key, item in changes if item is None]))
 
@@ -224,3 +245,114 @@ class _Plain(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"an item holds a {module}.{name}")
+
+
+# -- room that only what makes room may use ---------------------------------------------------------------------------
+
+
+def makes_room() -> bool:
+    """Whether the call under way may use the reserve."""
+    call = record.current()
+    return call is not None and call.operation in MAKE_ROOM
+
+
+class Reserve:
+    """Room on the disk that only calls which make room may use: a file, which is given up when the disk is full.
+
+    SQLite needs room to delete too: it appends each change to its journal before it frees pages. Freed pages stay in
+    its file, for later changes. So once the reserve is given up, they count as room like the rest of the disk, and
+    other changes begin again when there is as much of it as the reserve had.
+
+    `is_held`: whether the file is there."""
+
+    def __init__(self, path: Path) -> None:
+        """Call it in a private folder."""
+        self._path = path
+        with suppress(FileNotFoundError):
+            self.is_held = path.stat().st_size == RESERVE_BYTES
+            return
+        self.is_held = False
+
+    def hold(self) -> bool:
+        """Takes the room, if the disk has it. Returns whether it is held."""
+        if not self.is_held:
+            try:
+                self._write()
+            except OSError:
+                self.give_up()
+            else:
+                self.is_held = True
+        return self.is_held
+
+    def give_up(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self.is_held = False
+
+    def free_bytes(self) -> int:
+        """What is left of the disk."""
+        disk = os.statvfs(self._path.parent)
+        return disk.f_bavail * disk.f_frsize
+
+    def _write(self) -> None:
+        """Bytes, and not a size alone: a file with a hole in it takes no room."""
+        file = os.open(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, FILE_MODE)
+        with open(file, "wb") as reserved:
+            reserved.write(bytes(RESERVE_BYTES))
+
+
+# -- a folder that is open to its owner alone -------------------------------------------------------------------------
+
+
+class FolderUnusable(Exception):
+    """The reason, in one line."""
+
+
+def demand_private_folder(folder: Path, own: Collection[str]) -> None:
+    """Makes the folder if it is missing, narrows one that is wider. A link counts as the folder that it leads to. Only
+    this user's own files are narrowed, and a folder only while nothing of others lies in it: a home folder or /tmp that
+    was named by mistake is refused, and never closed to its users.
+    `own`: the names of the files that may be in a folder that is narrowed. Raises `FolderUnusable`, `OSError`."""
+    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+    about = folder.stat()
+    _demand_own(folder, about)
+    if not about.st_mode & _OTHERS:
+        return
+    if about.st_mode & stat.S_ISVTX:
+        raise FolderUnusable(f"{folder} is shared with other users (its mode has the sticky bit): name another folder")
+    if others := sorted({path.name for path in folder.iterdir()} - set(own)):
+        reason = f"is open to other users, and is not narrowed since it has other files too ({others[0]!r})"
+        raise FolderUnusable(f"{folder} {reason}: name a folder of its own, or chmod it to 700")
+    _narrow(folder, about)
+
+
+def demand_private_file(path: Path, is_made: bool = False) -> None:
+    """Narrows a file that is wider. `is_made`: makes it, empty, if it is missing; it is private from the first moment.
+    Call it when the folder is private: until then, others may change what a name stands for. It opens no file that is
+    there: to close one again would end the locks that this process has on it. Raises `FolderUnusable`, `OSError`."""
+    try:
+        about = path.lstat()
+    except FileNotFoundError:
+        if is_made:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
+        return
+    if not stat.S_ISREG(about.st_mode):
+        raise FolderUnusable(f"{path} is no regular file: a link or a folder has its name")
+    _demand_own(path, about)
+    if about.st_mode & _OTHERS:
+        _narrow(path, about)
+
+
+def _demand_own(path: Path, about: os.stat_result) -> None:
+    if about.st_uid != os.geteuid():
+        raise FolderUnusable(f"{path} belongs to another user (uid {about.st_uid}), who could read what is kept there")
+
+
+def _narrow(path: Path, about: os.stat_result) -> None:
+    """Some file systems have no modes, and ignore a change of them."""
+    wanted = stat.S_IMODE(about.st_mode) & ~_OTHERS
+    try:
+        path.chmod(wanted)
+    except OSError as error:
+        raise FolderUnusable(f"{path} is open to other users and cannot be narrowed: {error.strerror}") from error
+    if path.stat().st_mode & _OTHERS:
+        raise FolderUnusable(f"{path} is open to other users and cannot be narrowed: its file system keeps no modes")

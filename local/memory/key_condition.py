@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"#?\w+|:\w+|<=|>=|<>|[<>=(),]")
 _NO_BETWEEN = ("=", "<=", "<", ">=", ">")
 
 
-class Selection(NamedTuple):
+class KeyRange(NamedTuple):
     """A partition from `low` to `high`, both included, but for the keys `without`."""
 
     pk: str
@@ -29,7 +29,7 @@ class Unreadable(ValueError):
     """What is wrong with the condition."""
 
 
-def selection(expression: str, names: Mapping[str, str], values: Mapping[str, str]) -> Selection:
+def key_range(expression: str, names: Mapping[str, str], values: Mapping[str, str]) -> KeyRange:
     """`names` and `values`: what the placeholders stand for. Raises `Unreadable`."""
     reader = _Reader(expression, names, values)
     terms = reader.terms()
@@ -42,7 +42,7 @@ _Term = tuple[str, str, Sequence[str]]
 """An attribute, an operator, and its operands."""
 
 
-def _selected(terms: Sequence[_Term]) -> Selection:
+def _selected(terms: Sequence[_Term]) -> KeyRange:
     by_name = {name: (operator, operands) for name, operator, operands in terms}
     if len(by_name) < len(terms) or not by_name.keys() <= {"pk", "sk"}:
         raise Unreadable("it may name pk and sk, each once")
@@ -54,12 +54,12 @@ def _selected(terms: Sequence[_Term]) -> Selection:
     first, last = operands[0], operands[-1]
     match operator:
         case "<" | "<=":
-            return Selection(pk, high=last, without=last if operator == "<" else None)
+            return KeyRange(pk, high=last, without=last if operator == "<" else None)
         case ">" | ">=":
-            return Selection(pk, low=first, without=first if operator == ">" else None)
+            return KeyRange(pk, low=first, without=first if operator == ">" else None)
         case "begins_with":
-            return Selection(pk, first, first + HIGHEST)
-    return Selection(pk, first, last)
+            return KeyRange(pk, first, first + HIGHEST)
+    return KeyRange(pk, first, last)
 
 
 class _Reader:

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from chalicelib.core.base.errors import StoreUnavailable
-from local.memory.disk import Disk
-from local.memory.private import FolderUnusable
+from local.memory.disk import Disk, FolderUnusable
 from local.memory.store import MemoryStore
 
 _opened: list[MemoryStore] = []

@@ -21,7 +21,7 @@ from local.memory.meter import Meter
 from local.memory.sizes import Sized, bytes_of, read_units, sized, write_units
 from local.memory.sort_keys import SortKeys
 
-Change = tuple[Key, Item | None]
+ItemChange = tuple[Key, Item | None]
 """An item as it is from now on; None: it is removed."""
 
 _NO_KEYS = SortKeys([])
@@ -30,7 +30,7 @@ _NO_KEYS = SortKeys([])
 class Keeper(Protocol):
     """Keeps on disk what the store holds in memory. What raises `StoreUnavailable` has changed nothing."""
 
-    def keep(self, changes: Sequence[Change]) -> None:
+    def keep(self, changes: Sequence[ItemChange]) -> None:
         """All of them or none."""
 
     def keep_blob(self, name: str, data: bytes) -> None: ...
@@ -121,7 +121,7 @@ class MemoryStore:
     def put_all(self, items: Sequence[Item]) -> None:
         with self._lock:
             self._count_calls()
-            changes: list[Change] = [(key_of(item), Sized(item)) for item in items]
+            changes: list[ItemChange] = [(key_of(item), Sized(item)) for item in items]
             for _, item in changes:
                 self._charge(None, item)
             self._store(changes)
@@ -196,13 +196,13 @@ class MemoryStore:
             self._order[pk] = SortKeys(self._items[pk])
         return self._order.get(pk, _NO_KEYS)
 
-    def _outcome(self, write: Write) -> tuple[Outcome, list[Change]]:
+    def _outcome(self, write: Write) -> tuple[Outcome, list[ItemChange]]:
         try:
             return self._written(write)
         except (Refused, StoreUnavailable) as trouble:
             return trouble, []
 
-    def _written(self, write: Write) -> tuple[Item, list[Change]]:
+    def _written(self, write: Write) -> tuple[Item, list[ItemChange]]:
         """The item that the caller gets, and what changes: nothing if the write has landed before."""
         before = self._get(write.key)
         if not allows(write, before):
@@ -218,12 +218,12 @@ class MemoryStore:
         item = after(before, write)
         return sized(before, write, item) if item and self.is_metered else item
 
-    def _apply(self, changes: Sequence[Change]) -> None:
+    def _apply(self, changes: Sequence[ItemChange]) -> None:
         self._store(changes)
         if changes:
             deadline.has_written()
 
-    def _store(self, changes: Sequence[Change]) -> None:
+    def _store(self, changes: Sequence[ItemChange]) -> None:
         if self._keeper and changes:
             self._keeper.keep(changes)
         for key, item in changes:

@@ -1,1 +1,1 @@
-"""Writes a table, or what has changed in it, to files in the layout that AWS documents for exports."""
+"""Writes a table, or its changes, to files in the layout that AWS documents for exports."""

@@ -17,7 +17,7 @@ from spark.frame.command_line import Parser, positive
 from spark.progress import Bar
 
 ENDPOINT = "http://127.0.0.1:8001"
-"""Where `make run` offers its store, if it was not told otherwise."""
+"""The default address of the store of `make run`."""
 SEGMENTS_MAX = 64
 
 
@@ -79,5 +79,5 @@ def _segments(text: str) -> int:
 
 
 if __name__ == "__main__":
-    os.umask(0o077)  # what is exported has the bodies of messages: it is for this user alone until its mode is widened
+    os.umask(0o077)  # an export has the bodies of messages: only this user may read it until its mode is widened
     sys.exit(main())

@@ -31,8 +31,9 @@ _ARN = "arn:aws:dynamodb:local:000000000000:table/"
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
-    """`at_ms`: the instant that it shows; of an incremental one (`from_ms` is given) the end of its time."""
+class NewExport:
+    """`at_ms`: the instant of the table's state; for an incremental export (`from_ms` is given), the end of its
+    period."""
 
     root: Path
     id: str
@@ -53,12 +54,12 @@ class Export:
         return (self.folder.parent if self.is_incremental else self.folder) / "data"
 
     def file(self, number: int) -> Path:
-        """The path of a data file. No other export uses the same name."""
+        """The path of a data file. Names are unique over all exports."""
         return self.data / f"{self.id.replace('-', '')}{number:05d}.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A finished data file. `md5`: raw."""
 
     path: Path
@@ -87,7 +88,7 @@ class _Hashed:
         self._file.close()
 
 
-class DataFile:
+class DataFileWriter:
     """Writes lines, one item each. The same lines make the same file, to the byte."""
 
     def __init__(self, path: Path) -> None:
@@ -106,11 +107,11 @@ class DataFile:
         if self._bytes > _BUFFER_BYTES:
             self._flush()
 
-    def close(self) -> Written:
+    def close(self) -> WrittenFile:
         self._flush()
         self._zipped.close()
         self._raw.close()
-        return Written(self.path, self._items, self._raw.md5.digest(), self._raw.size)
+        return WrittenFile(self.path, self._items, self._raw.md5.digest(), self._raw.size)
 
     def _flush(self) -> None:
         if self._lines:
@@ -119,28 +120,28 @@ class DataFile:
         self._lines, self._bytes = [], 0
 
 
-def begin(export: Export) -> None:
+def begin(export: NewExport) -> None:
     """Makes the folders. Raises `OSError` if they exist already or cannot be written."""
     export.folder.mkdir(parents=True)
     export.data.mkdir(exist_ok=True)
     (export.folder / "_started").touch()
 
 
-def remove(export: Export, files: Iterable[Path]) -> None:
-    """Removes everything that was begun: the export's folder, and these data files."""
+def remove(export: NewExport, files: Iterable[Path]) -> None:
+    """Removes an unfinished export: its folder, and these data files."""
     for path in files:
         path.unlink(missing_ok=True)
     shutil.rmtree(export.folder, ignore_errors=True)
 
 
-def finish(export: Export, files: Sequence[Written], ended_ms: int) -> None:
-    """Writes the manifests: until then, the folder is no export to any reader."""
+def finish(export: NewExport, files: Sequence[WrittenFile], ended_ms: int) -> None:
+    """Writes the manifests. Before that, readers do not see the folder as an export."""
     listed = b"".join(orjson.dumps(_listed(export, file)) + b"\n" for file in files)
     _write(export.folder, "manifest-files", listed)
     _write(export.folder, "manifest-summary", orjson.dumps(_summary(export, files, ended_ms)))
 
 
-def _listed(export: Export, file: Written) -> dict[str, object]:
+def _listed(export: NewExport, file: WrittenFile) -> dict[str, object]:
     """An etag is that of a multipart upload: the checksum of checksums, and how many there are."""
     return {
         "itemCount": file.items,
@@ -150,7 +151,7 @@ def _listed(export: Export, file: Written) -> dict[str, object]:
     }
 
 
-def _summary(export: Export, files: Iterable[Written], ended_ms: int) -> dict[str, object]:
+def _summary(export: NewExport, files: Iterable[WrittenFile], ended_ms: int) -> dict[str, object]:
     began_ms = int(export.id.partition("-")[0])
     return {
         "version": "2023-08-01",
@@ -171,7 +172,7 @@ def _summary(export: Export, files: Iterable[Written], ended_ms: int) -> dict[st
     }
 
 
-def _times(export: Export) -> dict[str, str]:
+def _times(export: NewExport) -> dict[str, str]:
     if export.from_ms is None:
         return {"exportTime": iso(export.at_ms), "exportType": "FULL_EXPORT"}
     times = {"exportFromTime": iso(export.from_ms), "exportToTime": iso(export.at_ms)}
@@ -191,7 +192,7 @@ def _put(path: Path, content: bytes) -> None:
     os.replace(unfinished, path)
 
 
-def _key(export: Export, path: Path) -> str:
+def _key(export: NewExport, path: Path) -> str:
     return path.relative_to(export.root).as_posix()
 
 

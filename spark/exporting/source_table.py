@@ -22,7 +22,7 @@ _REFUSED_KEY = (
     *("MissingAuthenticationTokenException", "IncompleteSignatureException"),
 )
 _PAGES_AHEAD = 2
-"""Pages that each thread reads ahead, of a megabyte each: memory stays bounded, however large the table is."""
+"""Pages of a megabyte that each thread reads ahead, so that memory stays bounded for tables of any size."""
 
 Page = list[Typed]
 
@@ -67,7 +67,7 @@ class Table:
                     yield page
         finally:
             stopping.set()
-            while not pages.empty():  # whoever waits for room ends
+            while not pages.empty():  # threads that wait for room end
                 pages.get_nowait()
 
     def _scan(
@@ -84,13 +84,13 @@ class Table:
                     break
                 start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
             pages.put(None)
-        except Exception as error:  # noqa: BLE001 - whoever takes the pages raises it
+        except Exception as error:  # noqa: BLE001 - the reader of the pages raises it
             pages.put(error)
 
 
 def _client(endpoint: str) -> Any:
-    """Signs with the access key of the environment, which `ACCESS=on make run` demands. Otherwise sets placeholders:
-    emulators check neither credentials nor the region, but boto3 requires them."""
+    """Signs with the access key of the environment, which `ACCESS=on make run` requires. Otherwise sets placeholders,
+    since emulators check neither credentials nor region but boto3 requires them."""
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,

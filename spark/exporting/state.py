@@ -1,7 +1,7 @@
 """The state of the last export into a folder: a digest of each item, by which the next export detects changes.
 
-It lies in a file of SQLite, not in memory, so a table of any size has room. It is kept only once the export is whole:
-after a crash the next incremental export begins where the last whole one ended."""
+It is a file of SQLite, so the table may be larger than memory. It is kept only once the export is complete: after a
+crash the next incremental export begins where the last complete one ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS export (number INTEGER PRIMARY KEY, name TEXT NOT NUL
 
 
 class Last(NamedTuple):
-    """The last export into this folder: of which table, and of what time."""
+    """The last export into this folder: its table and its time."""
 
     table: str
     id: str
@@ -34,7 +34,7 @@ class Last(NamedTuple):
 
 
 class State:
-    """A context manager: `keep` makes the notes permanent; without it they are discarded."""
+    """A context manager. `keep` makes the recorded items permanent; otherwise they are discarded."""
 
     def __init__(self, folder: Path) -> None:
         """Raises `BadInput` if another export into this folder is under way, and `OSError`."""
@@ -67,18 +67,18 @@ class State:
         return Last(*row) if row else None
 
     def forget(self) -> None:
-        """Forgets all earlier items: the items noted from now on are the whole state."""
+        """Drops all earlier items: those recorded from now on are the whole state."""
         self._db.execute("DELETE FROM item")
 
     def has_changed(self, keys: Typed, image: Typed) -> bool:
-        """Notes the item. Returns whether it differs from the last export, or was not in it."""
+        """Records the item. Returns whether it differs from the last export, or was not in it."""
         key, digest = _packed(keys), hashlib.blake2b(_packed(image), digest_size=_DIGEST_BYTES).digest()
         known = self._db.execute("SELECT digest FROM item WHERE key = ?", (key,)).fetchone()
         self._db.execute("INSERT OR REPLACE INTO item VALUES (?, ?, ?)", (key, digest, self._number))
         return known is None or known[0] != digest
 
     def removed(self) -> Iterator[Typed]:
-        """The keys of items that were in the last export and have not been noted since."""
+        """The keys of items that were in the last export and have not been recorded since."""
         for (key,) in self._db.execute("SELECT key FROM item WHERE seen < ?", (self._number,)):
             yield orjson.loads(key)
 

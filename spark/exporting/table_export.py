@@ -1,7 +1,7 @@
 """Exports a table: all of it, or the changes since the last export into the same folder.
 
-A scan is no snapshot. The time of an export is its beginning: writes during the export may or may not be in it. The
-table does not record when an item was written, so an incremental export has the time when the change was noticed.
+A scan is not a snapshot. The time of an export is its beginning: writes during the export may or may not be in it. The
+table does not record when an item was written, so an incremental export has the time when it found the change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import orjson
 
 from spark.errors import BadInput
 from spark.exporting import layout
-from spark.exporting.layout import DataFile, Export
+from spark.exporting.layout import DataFileWriter, NewExport
 from spark.exporting.source_table import Table
 from spark.exporting.state import State
 from spark.exporting.typed_json import Typed, change_line, full_line, in_base64
@@ -31,8 +31,8 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`folder`: of the export; None: nothing has changed, and there is none. `items`: in the table. `changed`,
-    `deleted`: of an incremental one."""
+    """`folder`: of the export; None: there is none, since nothing has changed. `items`: in the table. `changed`,
+    `deleted`: of an incremental export."""
 
     folder: Path | None
     items: int
@@ -44,11 +44,11 @@ class Done:
 def export_table(
     table: Table, root: Path, files: int, segments: int, is_incremental: bool, progress: Progress = lambda _: None
 ) -> Done:
-    """Raises `BadInput`, `OSError`; then there is no export, nor a part of one."""
+    """Raises `BadInput`, `OSError`; then it leaves no export, not even a part."""
     at_ms = time.time_ns() // 1_000_000
     with State(root) as state:
         from_ms = _since(state, table, root) if is_incremental else None
-        export = Export(root, f"{at_ms:014d}-{os.urandom(4).hex()}", table.name, at_ms, from_ms)
+        export = NewExport(root, f"{at_ms:014d}-{os.urandom(4).hex()}", table.name, at_ms, from_ms)
         with _all_or_nothing(export, files) as data_files:
             writer = _Writer(export, table, state, data_files)
             for page in table.pages(segments):
@@ -73,18 +73,18 @@ def _since(state: State, table: Table, root: Path) -> int:
 
 
 @contextmanager
-def _all_or_nothing(export: Export, files: int) -> Iterator[list[DataFile]]:
+def _all_or_nothing(export: NewExport, files: int) -> Iterator[list[DataFileWriter]]:
     layout.begin(export)
-    data_files: list[DataFile] = []
+    data_files: list[DataFileWriter] = []
     try:
-        data_files += (DataFile(export.file(number)) for number in range(files))
+        data_files += (DataFileWriter(export.file(number)) for number in range(files))
         yield data_files
     except BaseException:
         _remove(export, data_files)
         raise
 
 
-def _remove(export: Export, files: list[DataFile]) -> None:
+def _remove(export: NewExport, files: list[DataFileWriter]) -> None:
     for file in files:
         with suppress(OSError):
             file.close()
@@ -92,7 +92,7 @@ def _remove(export: Export, files: list[DataFile]) -> None:
 
 
 class _Writer:
-    def __init__(self, export: Export, table: Table, state: State, files: list[DataFile]) -> None:
+    def __init__(self, export: NewExport, table: Table, state: State, files: list[DataFileWriter]) -> None:
         self._export, self._table, self._state, self._files = export, table, state, files
         self._items = self._changed = 0
         if not export.is_incremental:
@@ -125,14 +125,14 @@ class _Writer:
         return self._export.at_ms * 1_000
 
     def _write(self, keys: Typed, line: bytes) -> None:
-        """All items of one partition key lie in one file, as in an export of AWS."""
+        """Writes all items of one partition key to one file, as AWS does."""
         partition = orjson.dumps(keys[self._table.keys[0]], default=in_base64)
         self._files[zlib.crc32(partition) % len(self._files)].write(line)
 
 
 def _without_keys(item: Typed) -> Typed:
-    """Removes the key that signs receipts, those that sign the calls of a pushed group, and hashes of tokens' secrets.
-    They do not leave the table: files are copied, and no reader needs them there."""
+    """Removes the key that signs receipts, the keys that sign calls of pushed groups, and the hashes of tokens'
+    secrets. They must not leave the table: files get copied, and no reader needs them."""
     if item.items() >= _SECRET.items() and "value" in item:
         return {**item, "value": {"S": REDACTED}}
     if item["pk"].get("S", "").startswith("group#") and "secrets" in item:

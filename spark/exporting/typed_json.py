@@ -1,4 +1,4 @@
-"""Items in DynamoDB's typed JSON, and the lines that exports have of them."""
+"""Items in DynamoDB's typed JSON, and their lines in exports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def full_line(image: Typed) -> bytes:
 
 
 def change_line(written_us: int, keys: Typed, image: Typed | None) -> bytes:
-    """`image`: the item as it now is; None: it is gone."""
+    """`image`: the current item; None: it was removed."""
     changed = {"Metadata": {"WriteTimestampMicros": {"N": str(written_us)}}, "Keys": keys}
     return orjson.dumps(changed if image is None else {**changed, "NewImage": image}, default=in_base64)
 

@@ -1,5 +1,5 @@
-"""Small tables, as frames that hold their rows: Spark leaves out of a plan what comes of no rows, and needs no task to
-read them."""
+"""Small tables as frames with their rows in the plan: Spark drops plan parts without rows, and needs no task to read
+them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spark.files import Place
 from spark.tables.writing import read_rows
 
 BYTES_MAX = 4 << 20
-"""Of all rows, not compressed. Each plan carries them."""
+"""The uncompressed size of all rows. Each plan carries them."""
 FILES_MAX = 64
-"""Reading them one after the other takes less time than a task."""
+"""Reading this many files in a row takes less time than a task."""
 
 
 def frame_at_hand(spark: SparkSession, places: list[Place], schema: StructType) -> DataFrame | None:
-    """The rows of these files, of one table; None if they are too large. A partition's column that the schema has comes
-    from the path; other columns that a file does not have are null."""
+    """The rows of these files, of one table; None if they are too large. The partition's column, if in the schema,
+    comes from the path; other columns missing from a file are null."""
     if len(places) > FILES_MAX or sum(map(_bytes, places)) > BYTES_MAX:
         return None
     wanted = to_arrow_schema(schema)

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 MISUSED = 64
 _LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: what Spark and Python can show."""
+"""The end of the year 9999, the last that Spark and Python can show."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -44,7 +44,7 @@ def instant(text: str) -> int:
 
 
 def place(text: str) -> str:
-    """Parses the location of the tables. It must not be empty: the tables would lie in the root of the machine."""
+    """Parses the location of the tables. It must not be empty, which would mean the root of the machine."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
     if re.match(r"\w+:/", text) and not re.match(r"s3a?://[^/]", text):

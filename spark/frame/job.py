@@ -2,16 +2,16 @@
 
     0   done
     1   bad input, or it failed: one line on stderr, and no table is changed but the quarantine
-    2   `audit` only: something that must always hold does not
+    2   `audit` only: an invariant does not hold
     64  wrong arguments
     130 interrupted
 
-What a job writes becomes part of the tables in one commit at its end: all of it, or nothing. Only what cannot be read
-of an export is committed at once. What a job writes elsewhere (`replay`, `search --out`), and what the jobs that
-`incremental` and `pipeline` run have done before one fails, stays.
+A job commits its rows to the tables in one commit at its end: all of them, or none. Only unreadable input of an export
+is committed at once. Output elsewhere (`replay`, `search --out`) stays, and so do the commits of jobs that
+`incremental` and `pipeline` ran before one failed.
 
 A job is `if __name__ == "__main__": sys.exit(main(Job(name, about, run)))`. `run` receives a `Run` and returns the
-summary, or an `Outcome` if the exit code is not 0.
+summary, or an `JobResult` if the exit code is not 0.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from pyspark.errors import PySparkException
 
 from spark.errors import BadInput
 from spark.frame.command_line import Parser, instant, master, place, positive
-from spark.frame.run import Context, Run, rows_of
+from spark.frame.run import JobContext, Run, rows_of
 
 DONE, FAILED, VIOLATED, INTERRUPTED = 0, 1, 2, 130
 
 
-class Outcome(NamedTuple):
-    """`text`: the result, for the summary. `where`: the place that was written, if any."""
+class JobResult(NamedTuple):
+    """`text`: the result, for the summary. `where`: the written place, if any."""
 
     text: str
     where: str = ""
@@ -49,7 +49,7 @@ class Job:
 
     name: str
     about: str
-    run: Callable[[Run], Outcome]
+    run: Callable[[Run], JobResult]
     add_arguments: Callable[[argparse.ArgumentParser], object] | None = None
     reads_export: bool = True
     full_only: str = ""
@@ -57,18 +57,18 @@ class Job:
     lands: bool = True
 
 
-def main(job: Job, arguments: Sequence[str] | None = None, context: Context | None = None) -> int:
+def main(job: Job, arguments: Sequence[str] | None = None, context: JobContext | None = None) -> int:
     """Runs the job. Returns the exit code. `context`: of the job that runs this one."""
     given = parser(job).parse_args(arguments)
     began = time.monotonic()
     if not given.traceback:
         logging.basicConfig(handlers=[logging.NullHandler()])  # py4j logs an interrupted call at great length
     try:
-        outcome = _outcome(job, given, context or Context(f"decant {job.name}", given))
+        outcome = _outcome(job, given, context or JobContext(f"decant {job.name}", given))
     except KeyboardInterrupt:
         print(f"{job.name}: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:  # whatever it is, an operator reads one line
+    except Exception as error:  # an operator reads one line, whatever the error
         if given.traceback:
             raise
         print(f"{job.name}: {_said(error)}", file=sys.stderr)
@@ -78,7 +78,7 @@ def main(job: Job, arguments: Sequence[str] | None = None, context: Context | No
     return outcome.code
 
 
-def _outcome(job: Job, given: argparse.Namespace, context: Context) -> Outcome:
+def _outcome(job: Job, given: argparse.Namespace, context: JobContext) -> JobResult:
     export = context.export(given.export) if job.reads_export else None
     if export and export.is_incremental and job.full_only:
         raise BadInput(f"{export.place} is incremental; {job.full_only}")
@@ -96,7 +96,7 @@ def _outcome(job: Job, given: argparse.Namespace, context: Context) -> Outcome:
 
 
 def parser(job: Job) -> argparse.ArgumentParser:
-    """The parser of the arguments that all jobs share, and of the job's own."""
+    """The parser of the shared arguments and the job's own."""
     how = argparse.RawDescriptionHelpFormatter
     made = Parser(prog=job.name, description=job.about, formatter_class=how, allow_abbrev=False)
     if job.reads_export:

@@ -1,4 +1,4 @@
-"""The arguments of `search` and `replay` that say which messages are meant."""
+"""The arguments of `search` and `replay` that select messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def selection(given: argparse.Namespace) -> Selection:
-    """Raises `BadInput` when nothing can lie between `--from` and `--to`."""
+    """Raises `BadInput` if `--from` is not before `--to`."""
     if None not in (given.from_ms, given.to_ms) and given.from_ms >= given.to_ms:
         raise BadInput(f"--from is not before --to: {given.from_ms} and {given.to_ms} ms")
     return Selection(

@@ -22,15 +22,15 @@ from spark.landing.tasks import Given, Made, Workers, over_rows
 from spark.landing.unpacked import OF_ENTRIES, UNREADABLE
 from spark.reading.manifest import Export, read_export
 from spark.tables.tables import Tables
-from spark.tables.versions import Change, Part, Parts, Version
-from spark.tables.writing import PartWriter, Written, as_parts, read_rows, write_part
+from spark.tables.versions import Part, TableParts, TablesChange, Version
+from spark.tables.writing import PartWriter, WrittenPart, as_parts, read_rows, write_part
 from spark.transforms.items import Items
 
 _PARTITIONS: dict[str, DataType] = {"date": DateType(), "export": StringType()}
 
 
-class Context:
-    """What the jobs of one process share: the tables, the session, the exports that were checked."""
+class JobContext:
+    """The shared state of the jobs of one process: the tables, the session, the checked exports."""
 
     def __init__(self, name: str, given: argparse.Namespace) -> None:
         self._name, self._given = name, given
@@ -62,10 +62,10 @@ class Context:
 class Run:
     """One run of a job, with its arguments."""
 
-    def __init__(self, context: Context, given: argparse.Namespace, export: Export | None = None) -> None:
+    def __init__(self, context: JobContext, given: argparse.Namespace, export: Export | None = None) -> None:
         self._context, self.given, self._export = context, given, export
         self.context, self.tables = context, context.tables
-        self._staged = Change()
+        self._staged = TablesChange()
         self._version: Version | None = None
 
     @property
@@ -74,8 +74,8 @@ class Run:
 
     @property
     def version(self) -> Version:
-        """The tables that this run reads: as they were when it first asked, or as its own last commit left them. What
-        other runs commit in S3 meanwhile does not mix with that."""
+        """The version of the tables that this run reads: the one at its first read, or of its own last commit. Commits
+        of other runs in S3 do not affect it."""
         if self._version is None:
             self._version = self.tables.newest()
         return self._version
@@ -104,8 +104,8 @@ class Run:
         return ExportPass(self.tables, self.export, self._context.workers, unpacks)
 
     def land(self, unpacks: bool = False) -> None:
-        """Reads the export into the tables `_items` and `quarantine`, unless they have it and it was whole. `unpacks`:
-        also finds the entries that cannot be unpacked. Raises `BadInput` if something cannot be read and
+        """Reads the export into the tables `_items` and `quarantine`, unless they already have it complete. `unpacks`:
+        also finds entries that cannot be unpacked. Raises `BadInput` if something cannot be read and
         `--allow-quarantine` was not given."""
         is_there = all(self.part in self.parts(table) for table in (ITEMS, *([UNREADABLE] if unpacks else [])))
         if not is_there or (self.quarantined and not self.given.allow_quarantine):  # it may have been repaired
@@ -116,7 +116,7 @@ class Run:
             self.commit(partial(self._with_entries, reading))
         self.demand_clean()
 
-    def _with_entries(self, reading: ExportPass, newest: Version) -> Change:
+    def _with_entries(self, reading: ExportPass, newest: Version) -> TablesChange:
         """The job `messages` may have quarantined entries, which stay."""
         change = reading.only_landed(newest)
         known = newest.parts(QUARANTINE).get(self.part, Part()).files
@@ -146,7 +146,7 @@ class Run:
 
     @cached_property
     def items(self) -> Items:
-        """The items of the export, without the messages in entries. Of an incremental export, only the changes."""
+        """The items of the export, without the messages in entries. For an incremental export, only the changes."""
         return Items(self._items)
 
     def _items(self, kinds: Collection[str]) -> DataFrame:
@@ -162,7 +162,7 @@ class Run:
     # -- tables -------------------------------------------------------------------------------------------------------
 
     def read(self, table: str, schema: StructType, parts: Collection[str] | None = None) -> DataFrame:
-        """The rows of these partitions of the table, or of all, with its partition's column. Raises `BadInput` if no
+        """The rows of these partitions of the table, or of all, with the partition's column. Raises `BadInput` if no
         job has written the table."""
         version = self.demand(table)
         return self._frame(self.tables.places(version, table, parts), _with_partition(version, table, schema), table)
@@ -171,21 +171,20 @@ class Run:
         """The tables. Raises `BadInput` if no job has written this one."""
         return self.tables.demand(table, self.version)
 
-    def parts(self, table: str) -> Parts:
+    def parts(self, table: str) -> TableParts:
         """The partitions of the table."""
         return self.version.parts(table)
 
     def stale_days(self, table: str, source: str) -> list[str]:
         """The partitions of `source`, by day, that have changed since those of `table` were made from them. Days of
-        `source` only ever get rows."""
+        `source` only gain rows."""
         version = self.demand(source)
         made = version.parts(table)
         days = version.parts(source).items()
         return [day for day, part in sorted(days) if made.get(day, Part()).made_from != str(part.rows)]
 
     def write(self, rows: DataFrame, table: str) -> int:
-        """Writes the table's partition of this export, instead of what an earlier run has written there. Returns the
-        number of rows."""
+        """Writes the table's partition of this export, in place of an earlier run's. Returns the number of rows."""
         return self._put(rows, table, self.part)
 
     def write_days(self, rows: DataFrame, table: str, source: str, days: Collection[str]) -> int:
@@ -199,7 +198,7 @@ class Run:
         return sum(file.rows for files in found.values() for file in files)
 
     def write_all(self, rows: DataFrame, table: str, made_from: str = "") -> int:
-        """Writes the one partition of a table that has no others. Returns the number of rows."""
+        """Writes the only partition of a table. Returns the number of rows."""
         return self._put(rows, table, ALL, made_from)
 
     def written(self, table: str, schema: StructType) -> DataFrame:
@@ -214,8 +213,8 @@ class Run:
         staged = [(name, part) for (of, name), part in self._staged.put.items() if of == table and part]
         return [self.tables.root / table / name / file.name for name, part in staged for file in part.files]
 
-    def commit(self, change: Callable[[Version], Change] | None = None) -> None:
-        """Makes a change of the tables, or else what this run has written."""
+    def commit(self, change: Callable[[Version], TablesChange] | None = None) -> None:
+        """Commits a change of the tables, by default the rows that this run has written."""
         if change or self._staged.put:
             self._version = self.tables.commit(change or self._staged)
 
@@ -254,14 +253,14 @@ def _with_partition(version: Version, table: str, schema: StructType) -> StructT
     return StructType([*schema.fields, *StructType().add(name, _PARTITIONS[name]).fields])
 
 
-def _write_part(root: Place, table: str, part: str, batches: Iterable[pa.RecordBatch]) -> list[Written]:
+def _write_part(root: Place, table: str, part: str, batches: Iterable[pa.RecordBatch]) -> list[WrittenPart]:
     writer = PartWriter(root, table)
     for batch in batches:
         writer.add(batch, part)
     return writer.close()
 
 
-def _write_days(root: Place, table: str, batches: Iterable[pa.RecordBatch]) -> list[Written]:
+def _write_days(root: Place, table: str, batches: Iterable[pa.RecordBatch]) -> list[WrittenPart]:
     writer = PartWriter(root, table)
     for batch in batches:
         writer.add_days(batch)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark.files import endpoint
 
 ROOT = Path(__file__).resolve().parents[2]
-"""Python workers find the package `spark` there."""
+"""The folder where Python workers find the package `spark`."""
 
 _LOOPBACK = "127.0.0.1"
 _ARROW_BATCH_ROWS = 4096
@@ -34,14 +34,14 @@ _SETTINGS = {
 }
 
 SMALL_ITEMS = 50_000
-"""A job on fewer items ends before compiled code has paid for being compiled. Of 21 messages, the compiler took half of
-all CPU time of all jobs; the settings below take 60 % of the CPU time away."""
+"""A job on fewer items ends before compilation has paid off. With 21 messages, the compiler took half the CPU time of
+all jobs; the settings below save 60 % of the CPU time."""
 
 _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",  # nor is there anything to adapt to, and after each stage it plans anew
+    "spark.sql.adaptive.enabled": "false",  # there is nothing to adapt to, and it plans again after each stage
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task begins with a delayed acknowledgement
 }
@@ -52,8 +52,8 @@ def open_session(
 ) -> SparkSession:
     """The running session, or a new one. `is_small`: for fewer than `SMALL_ITEMS` items.
 
-    Without `master` it is on this machine, on `cores` of it (default: all), and listens on loopback only; under
-    `spark-submit --master` it is the one submitted to."""
+    Without `master` it runs on `cores` cores of this machine (default: all) and listens on loopback only; under
+    `spark-submit --master`, on that cluster."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = _SETTINGS | s3_settings()
     if master or not is_submitted():
@@ -75,7 +75,7 @@ def cores_here() -> int:
 
 
 def s3_settings() -> dict[str, str]:
-    """The S3 that the environment names, as `spark.files` uses it. Spark itself takes the keys from there."""
+    """The S3 settings of the environment, as in `spark.files`. Spark itself reads the keys from the environment."""
     chosen = dict[str, str]()
     if url := endpoint():
         chosen |= {"endpoint": url, "path.style.access": "true"}
@@ -106,7 +106,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process, and so has set the master."""
+    """Whether `spark-submit` started this process and has set the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

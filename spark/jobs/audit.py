@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark import schemas
 from spark.frame.command_line import add_slack
-from spark.frame.job import DONE, VIOLATED, Job, Outcome, main
+from spark.frame.job import DONE, VIOLATED, Job, JobResult, main
 from spark.frame.run import Run
 from spark.landing.unpacked import UNREADABLE
 from spark.report.digests import worst_first
@@ -25,7 +25,7 @@ from spark.transforms.audit.findings import SLACK_MS
 
 TABLE = "violations"
 SHOWN_MAX = 20
-"""Rows that are printed; the table has them all."""
+"""The most rows printed; the table has them all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="exit with 2 for doubts and costs, too")
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     run.land(unpacks=True)
     unreadable = run.read(UNREADABLE, schemas.UNREADABLE, [run.part])
     audited = violations(run.items, Moment(run.now_ms, run.given.slack), unreadable)
@@ -46,7 +46,7 @@ def run(run: Run) -> Outcome:
     _print(worst.to_pylist(), is_all=counts.total() <= SHOWN_MAX)
     is_wrong = bool(counts) if run.given.strict else VIOLATION in counts
     said = ", ".join(f"{counts[severity]} {severity}s" for severity in (VIOLATION, DOUBT, COST))
-    return Outcome(said, run.where(TABLE), VIOLATED if is_wrong else DONE)
+    return JobResult(said, run.where(TABLE), VIOLATED if is_wrong else DONE)
 
 
 def _print(rows: list[dict[str, Any]], is_all: bool) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.transforms.backlog import backlog
 
 TABLE = "backlog"
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     rows = run.write(backlog(run.items, run.now_ms), TABLE)
-    return Outcome(f"{rows} rows", run.where(TABLE))
+    return JobResult(f"{rows} rows", run.where(TABLE))
 
 
 JOB = Job(

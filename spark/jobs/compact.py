@@ -12,7 +12,7 @@ import orjson
 from pyspark.sql import functions as F
 
 from spark import schemas
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.landing.export_pass import ALL
 from spark.landing.unpacked import MESSAGES
@@ -22,12 +22,12 @@ from spark.transforms.selection import newest_of_keys
 TABLE = "compact"
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     days = {day: part.rows for day, part in run.demand(MESSAGES).parts(MESSAGES).items()}
     before = run.parts(TABLE).get(ALL, Part())
     known = orjson.loads(before.made_from or "{}")
     if known == days:
-        return Outcome(f"{before.rows} keys, nothing new", run.tables.path(TABLE))
+        return JobResult(f"{before.rows} keys, nothing new", run.tables.path(TABLE))
     stale = [day for day, rows in days.items() if known.get(day) != rows]
     messages = run.read(MESSAGES, schemas.MESSAGES, stale)
     if known:
@@ -35,7 +35,7 @@ def run(run: Run) -> Outcome:
         kept = run.read(TABLE, schemas.MESSAGES).where(~F.col("date").isin(dates))
         messages = messages.select(*kept.columns).unionByName(kept)
     rows = run.write_all(messages.transform(newest_of_keys), TABLE, orjson.dumps(days).decode())
-    return Outcome(f"{rows} keys", run.tables.path(TABLE))
+    return JobResult(f"{rows} keys", run.tables.path(TABLE))
 
 
 JOB = Job("compact", __doc__ or "", run, reads_export=False)

@@ -19,14 +19,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark import schemas
 from spark.errors import BadInput
 from spark.files import Place
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.landing.export_pass import ALL, KNOWN, TOPICS
-from spark.landing.known import Known
+from spark.landing.known import KnownOffsets
 from spark.landing.unpacked import MESSAGES, messages_writer
 from spark.tables.tables import Tables
-from spark.tables.versions import Change, File, Part
-from spark.tables.writing import Written, as_parts, read_rows, write_part
+from spark.tables.versions import File, Part, TablesChange
+from spark.tables.writing import WrittenPart, as_parts, read_rows, write_part
 
 _OF_MESSAGES = re.compile(r"topic=([^/]+)/(date=[^/]+)/export=([^/]+)/[^/]+\.parquet")
 _OF_OTHERS = re.compile(r"(export=[^/]+)/([^/]+\.parquet)")
@@ -37,7 +37,7 @@ _UNFINISHED = "_unfinished"
 _FILES_OF_TASK = 64
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     root = run.tables.root
     if (root / MESSAGES / "_SUCCESS").size() is None:
         raise BadInput(f"{root} has no tables of the layout before versions")
@@ -49,11 +49,11 @@ def run(run: Run) -> Outcome:
         run.tables.commit(_change(root, results))
     _remove(run.tables, old)
     rows = sum(part.rows for part in run.tables.parts(MESSAGES).values())
-    return Outcome(f"{rows} messages; the next pipeline makes {', '.join(_MADE_ANEW)} anew", str(root))
+    return JobResult(f"{rows} messages; the next pipeline makes {', '.join(_MADE_ANEW)} anew", str(root))
 
 
 def _demand_finished(root: Place) -> None:
-    """A run of an older release that died while it replaced partitions has left some of their rows aside."""
+    """Raises if a run of an older release crashed while it replaced partitions and left some of their rows aside."""
     if any(name.startswith(f"{MESSAGES}-") and name.endswith(".old") for name in (root / _UNFINISHED).names()):
         raise BadInput(
             f"a run of an older release has died, and {root / _UNFINISHED} has some of its messages: run the job"
@@ -62,7 +62,7 @@ def _demand_finished(root: Place) -> None:
 
 
 def _remove(tables: Tables, messages: list[str]) -> None:
-    """Removes what the new tables do not have any more. What tells the old layout goes last."""
+    """Removes files that the new tables no longer have. Files that mark the old layout go last."""
     root, version = tables.root, tables.newest()
     for name in messages:
         (root / MESSAGES / name).delete()
@@ -75,19 +75,19 @@ def _remove(tables: Tables, messages: list[str]) -> None:
     (root / MESSAGES / "_SUCCESS").delete()
 
 
-def _converted(root: Place, names: list[str]) -> tuple[list[Written], Known]:
-    writer, known = messages_writer(root), list[Known]()
+def _converted(root: Place, names: list[str]) -> tuple[list[WrittenPart], KnownOffsets]:
+    writer, known = messages_writer(root), list[KnownOffsets]()
     for name in names:
         match = _OF_MESSAGES.fullmatch(name)
         topic, date, export = match.groups() if match else ("", "", "")
         for batch in read_rows([root / MESSAGES / name]):
-            known.append(Known.of_messages(batch))
+            known.append(KnownOffsets.of_messages(batch))
             writer.add(_with(batch, topic=unquote(topic), export=unquote(export)), date)
-    return writer.close(), Known().with_(known)
+    return writer.close(), KnownOffsets().with_(known)
 
 
 def _with(batch: pa.RecordBatch, **values: str) -> pa.RecordBatch:
-    """The rows as this layout has them. Columns that are newer than they are null."""
+    """The rows in this layout. Columns added since are null."""
     names = [field for field in to_arrow_schema(schemas.MESSAGES) if field.name != "date"]
     fields = [*names, pa.field("export", pa.string())]
     columns = [
@@ -101,10 +101,10 @@ def _with(batch: pa.RecordBatch, **values: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, [field.name for field in fields])
 
 
-def _change(root: Place, results: Iterable[tuple[list[Written], Known]]) -> Change:
+def _change(root: Place, results: Iterable[tuple[list[WrittenPart], KnownOffsets]]) -> TablesChange:
     results = list(results)
-    change = Change(added=dict(as_parts(written for task, _ in results for written in task)))
-    known = Known().with_(found for _, found in results)
+    change = TablesChange(added=dict(as_parts(written for task, _ in results for written in task)))
+    known = KnownOffsets().with_(found for _, found in results)
     change.put[KNOWN, ALL] = write_part(root, KNOWN, ALL, known.rows())
     change.put[TOPICS, ALL] = write_part(root, TOPICS, ALL, _names(root))
     for table in _KEPT:

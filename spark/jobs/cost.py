@@ -10,7 +10,7 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark.frame.command_line import positive
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.transforms.cost import Prices, cost
 
@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     given = run.given
     prices = Prices(given.write_price, given.read_price, given.storage_price)
     rows = run.write(cost(run.items, prices, given.pop_size), TABLE)
-    return Outcome(f"{rows} rows", run.where(TABLE))
+    return JobResult(f"{rows} rows", run.where(TABLE))
 
 
 def _price(text: str) -> float:

@@ -9,17 +9,17 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark import schemas
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.transforms.dead_letters import dead_letters, dead_messages
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     archive = run.read("messages", schemas.MESSAGES)
     letters = run.write(dead_messages(run.items, archive), "dead_messages")
     written = run.written("dead_messages", schemas.DEAD_MESSAGES)
     rows = run.write(written.transform(dead_letters), "dead_letters")
-    return Outcome(f"{letters} letters in {rows} rows; dead_messages beside them", run.where("dead_letters"))
+    return JobResult(f"{letters} letters in {rows} rows; dead_messages beside them", run.where("dead_letters"))
 
 
 JOB = Job(

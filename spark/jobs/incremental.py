@@ -20,12 +20,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark import schemas
 from spark.errors import BadInput
 from spark.files import Place
-from spark.frame.job import DONE, FAILED, INTERRUPTED, Job, Outcome, main
+from spark.frame.job import DONE, FAILED, INTERRUPTED, Job, JobResult, main
 from spark.frame.run import Run
 from spark.jobs import messages
 from spark.landing.export_pass import ALL
 from spark.reading.inside import demand_in
-from spark.tables.versions import Change, Version
+from spark.tables.versions import TablesChange, Version
 from spark.tables.writing import read_rows, write_part
 
 ABOUT = """Runs the job messages on every export, full or incremental, that has arrived in a folder since the last run,
@@ -35,7 +35,7 @@ it again until it can be read, or is removed."""
 
 _MANIFEST = "manifest-summary.json"
 _DATA = "data"
-"""The folder of data files: of a full export in its own, of incremental ones beside them."""
+"""The folder of data files: inside a full export's folder, and beside those of incremental exports."""
 _TABLE = "arrived"
 _ARRIVED = to_arrow_schema(schemas.ARRIVED)
 
@@ -46,18 +46,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-quarantine", action="store_true", help="as of the job messages")
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     folder = Place(run.given.arriving)
     if not folder.is_folder():
         raise BadInput(f"there is no folder {folder}, in which exports could arrive")
     outcomes = [_one(run, place, at) for at, place in _arrived(folder, _done(run))]
     read, broken = outcomes.count(True), outcomes.count(False)
     text = f"{read} {'export' if read == 1 else 'exports'}" + (f", {broken} more that cannot be read" if broken else "")
-    return Outcome(text, run.tables.path("messages"), FAILED if broken else DONE)
+    return JobResult(text, run.tables.path("messages"), FAILED if broken else DONE)
 
 
 def _done(run: Run) -> set[str]:
-    """The ids of the exports that were read."""
+    """The ids of the exports read so far."""
     if not run.parts(_TABLE):
         return set()
     rows = run.tables.arrow(_TABLE, _ARRIVED, where=pc.field("is_done"))
@@ -71,8 +71,8 @@ def _arrived(folder: Place, done: set[str]) -> list[tuple[str, Place]]:
 
 
 def _exports(folder: Place, done: set[str]) -> Iterator[Place]:
-    """The exports in the folder, at any depth. Folders of exports that are done and of data files are not opened: these
-    become more each day."""
+    """The exports in the folder, at any depth. Does not open folders of finished exports and of data files, whose
+    number grows each day."""
     is_export = (folder / _MANIFEST).size() is not None
     if is_export:
         yield folder
@@ -84,7 +84,7 @@ def _exports(folder: Place, done: set[str]) -> Iterator[Place]:
 
 
 def _time(export: Place) -> str:
-    """The export's time as its manifest has it; empty if it has none, which the job messages reports."""
+    """The export's time in its manifest; empty if it has none, which the job `messages` reports."""
     try:
         demand_in(export, export / _MANIFEST)
         summary = orjson.loads((export / _MANIFEST).read())
@@ -104,12 +104,12 @@ def _one(run: Run, place: Place, at: str) -> bool:
     return code == DONE
 
 
-def _noted(run: Run, row: dict[str, Any], newest: Version) -> Change:
+def _noted(run: Run, row: dict[str, Any], newest: Version) -> TablesChange:
     """The table with this row."""
     earlier = pa.Table.from_batches(read_rows(run.tables.places(newest, _TABLE)), _ARRIVED)
     others = earlier.filter(pc.field("path") != row["path"])
     rows = pa.concat_tables([others, pa.Table.from_pylist([row], _ARRIVED)])
-    return Change({(_TABLE, ALL): write_part(run.tables.root, _TABLE, ALL, rows)})
+    return TablesChange({(_TABLE, ALL): write_part(run.tables.root, _TABLE, ALL, rows)})
 
 
 JOB = Job("incremental", ABOUT, run, add_arguments, reads_export=False)

@@ -11,7 +11,7 @@ if not __package__:  # spark-submit runs this file by its path
 
 from spark.errors import BadInput
 from spark.files import Place
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.landing.unpacked import MESSAGES
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blobs", metavar="PATH", help="where bodies too big for the table lie: here, or s3://bucket")
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     blobs = Place(run.given.blobs) if run.given.blobs else None
     if blobs and not blobs.is_folder():
         raise BadInput(f"--blobs: there is nothing at {blobs}")
@@ -37,7 +37,7 @@ def run(run: Run) -> Outcome:
     run.commit(reading.whole)
     brought = reading.brought
     left_out = f", {brought.orphaned} of deleted topics left out" if brought.orphaned else ""
-    return Outcome(f"{brought.written} messages, {brought.known} already there{left_out}", run.tables.path(MESSAGES))
+    return JobResult(f"{brought.written} messages, {brought.known} already there{left_out}", run.tables.path(MESSAGES))
 
 
 JOB = Job("messages", ABOUT, run, add_arguments, lands=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark.frame.job import DONE, INTERRUPTED, VIOLATED, Job, Outcome, main
-from spark.frame.run import Context, Run
+from spark.frame.job import DONE, INTERRUPTED, VIOLATED, Job, JobResult, main
+from spark.frame.run import JobContext, Run
 from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, report, requests, traffic
 
 _JOBS = (messages, audit, backlog, traffic, requests, delays, dead_letters, cost, compact)
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="report.html", metavar="FILE", help="the report (default: report.html)")
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     """Returns the exit code of the first job that failed, which ends the run; otherwise that of the audit."""
     given, context = run.given, run.context
     common = _options(given, "tables", "cores", "master", "now", "traceback")
@@ -34,10 +34,10 @@ def run(run: Run) -> Outcome:
         arguments = [*reading, *_options(given, "blobs")] if module is messages else reading
         code = _one(module.JOB, arguments if module.JOB.reads_export else common, context)
         if code not in (DONE, VIOLATED):
-            return Outcome(f"{module.JOB.name} failed", code=code)
+            return JobResult(f"{module.JOB.name} failed", code=code)
         worst = max(worst, code)
     code = _one(report.JOB, [*common, *_options(given, "export", "out")], context)
-    return Outcome("all jobs" if code == DONE else "report failed", given.out, code or worst)
+    return JobResult("all jobs" if code == DONE else "report failed", given.out, code or worst)
 
 
 def _options(given: argparse.Namespace, *names: str) -> list[str]:
@@ -47,7 +47,7 @@ def _options(given: argparse.Namespace, *names: str) -> list[str]:
     return [*flags, *(f"{name}={value}" for name, value in options.items() if not isinstance(value, bool | None))]
 
 
-def _one(job: Job, arguments: list[str], context: Context) -> int:
+def _one(job: Job, arguments: list[str], context: JobContext) -> int:
     code = main(job, arguments, context)
     if code == INTERRUPTED:
         raise KeyboardInterrupt

@@ -23,11 +23,11 @@ from pyspark.sql import functions as F
 from spark import schemas
 from spark.errors import BadInput
 from spark.frame import message_options
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.replaying.journal import Journal
 from spark.replaying.sending import SEND, SKIP, Clock, Sender
-from spark.replaying.service import Service
+from spark.replaying.service import TopicClient
 from spark.transforms.selection import in_order, only_selected
 
 RATE = 100.0
@@ -49,9 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--journal", type=Path, metavar="FILE", help="default: under --tables, if that is here")
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     given = run.given
-    target = Service(given.url, given.to_topic)
+    target = TopicClient(given.url, given.to_topic)
     settings = target.settings()
     asked = {"topic": given.to_topic, "url": given.url, "keep_queues": given.keep_queues}
     about = {"run": given.run_id, **asked, "selection": asdict(message_options.selection(given))}
@@ -63,14 +63,14 @@ def run(run: Run) -> Outcome:
         total = plan.count()
         sender = Sender(given.run_id, target, journal, clock, given.rate, _progress(total), given.doubtful)
         sent = sender.run(_messages(plan, given.keep_queues))
-    return Outcome(
+    return JobResult(
         f"{sent} messages sent, {total} in all of run {given.run_id}", f"{given.url}/topics/{given.to_topic}"
     )
 
 
 def _plan(run: Run, is_begun: bool) -> DataFrame:
-    """The messages that this run sends, as selected when it began. Spark writes the plan, and a mark when it is
-    whole."""
+    """The messages that this run sends, selected at its beginning. Spark writes the plan, and a mark when it is
+    complete."""
     plan = run.tables.root / f"replay/run={run.given.run_id}/plan"
     if (plan / "_SUCCESS").size() is None:
         if is_begun:

@@ -21,14 +21,14 @@ from pyspark.sql.types import StructType
 from spark import schemas
 from spark.errors import BadInput
 from spark.frame.command_line import positive
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.reading.manifest import place_of
 from spark.report import sections
 from spark.report.page import Section, Tile, page
 
 _ID = re.compile(r"([0-9]{13,14})-[0-9a-zA-Z]+")
-"""An export's id begins with the instant at which it was asked for, in ms."""
+"""An export's id begins with the instant of its request, in ms."""
 DAYS = 31
 _BY_EXPORT = {
     "violations": schemas.VIOLATIONS,
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     export_id = place_of(run.given.export).name
     tables = _tables(run, export_id)
     if all(tables[name] is None for name in _BY_EXPORT):
@@ -76,11 +76,11 @@ def run(run: Run) -> Outcome:
     _write(Path(run.given.out), page("Decant: report", _subtitle(export_id), _tiles(made), made))
     missing = sum(any(tables[table] is None for table in of) for of in _SECTIONS.values())
     said = f"{len(made) - missing} of {len(made)} tables" if missing else f"{len(made)} tables"
-    return Outcome(said, run.given.out)
+    return JobResult(said, run.given.out)
 
 
 def _tables(run: Run, export_id: str) -> dict[str, pa.Table | None]:
-    """The rows of this export, or of the last days that there are; None: its job has not run."""
+    """The rows of this export, or of the last days; None: its job has not run."""
     version = run.tables.newest()
 
     def read(table: str, schema: StructType, parts: Collection[str]) -> pa.Table | None:
@@ -109,7 +109,7 @@ def _subtitle(export_id: str) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """Replaces the page only when all of it is written."""
+    """Replaces the page only once it is complete."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         beside = out.with_name(f".{out.name}.{os.getpid()}")

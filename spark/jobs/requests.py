@@ -1,4 +1,4 @@
-"""Shows how long requests took to be taken and answered, and how many were not answered in time."""
+"""Shows how long consumers took to pop and answer requests, and how many got no answer in time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if not __package__:  # spark-submit runs this file by its path
 
 from spark import schemas
 from spark.frame.command_line import add_slack
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.landing.unpacked import MESSAGES
 from spark.transforms.audit.findings import SLACK_MS, Moment
@@ -22,7 +22,7 @@ TABLE = "requests"
 _COUNTS = ["minute_ms", "calls", "replied", "timed_out"]
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     moment = Moment(run.now_ms, run.given.slack)
     first = datetime.fromtimestamp(asked_from_ms(moment) / 1000, UTC)
     days = [day for day in run.parts(MESSAGES) if day >= f"date={first:%Y-%m-%d}"]
@@ -30,7 +30,7 @@ def run(run: Run) -> Outcome:
     run.write(known.transform(requests), TABLE)
     rows = [row for batch in run.written_rows(TABLE, _COUNTS) for row in batch.to_pylist() if row["minute_ms"] is None]
     total, replied, timed_out = (sum(row[name] for row in rows) for name in _COUNTS[1:])
-    return Outcome(f"{total} calls, {replied} answered, {timed_out} timed out", run.where(TABLE))
+    return JobResult(f"{total} calls, {replied} answered, {timed_out} timed out", run.where(TABLE))
 
 
 JOB = Job(

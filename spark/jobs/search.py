@@ -20,7 +20,7 @@ from spark import schemas
 from spark.errors import BadInput
 from spark.frame import message_options
 from spark.frame.command_line import positive
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.transforms.selection import in_order, only_selected
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="all of them, one JSON object a line")
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     limit, out = run.given.limit, run.given.out
     if out is not None:
         _demand_file(out)
@@ -46,8 +46,8 @@ def run(run: Run) -> Outcome:
         print(_line(row))
     more = ", and more" if len(rows) > limit else ""
     if out is None:
-        return Outcome(f"{len(rows[:limit])} messages{more}")
-    return Outcome(f"{_write(selected, out)} messages", str(out))
+        return JobResult(f"{len(rows[:limit])} messages{more}")
+    return JobResult(f"{_write(selected, out)} messages", str(out))
 
 
 def _line(row: Row) -> str:

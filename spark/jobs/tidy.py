@@ -11,7 +11,7 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark.frame.command_line import natural
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.frame.run import Run
 from spark.landing.unpacked import MESSAGES, messages_writer
 from spark.tables.tidying import joined, remove_unnamed, replacement, small_parts
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(run: Run) -> Outcome:
+def run(run: Run) -> JobResult:
     parts = small_parts(run.tables.newest(), MESSAGES)
     root = run.tables.root
     if parts:
@@ -37,7 +37,7 @@ def run(run: Run) -> Outcome:
         run.tables.commit(replacement(MESSAGES, results))
     removed = remove_unnamed(run.tables, run.given.hours)
     count = sum(len(names) for _, names in parts)
-    return Outcome(f"{count} small files joined, {removed} unnamed files removed", str(root))
+    return JobResult(f"{count} small files joined, {removed} unnamed files removed", str(root))
 
 
 JOB = Job("tidy", __doc__ or "", run, add_arguments, reads_export=False)

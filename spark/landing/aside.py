@@ -1,7 +1,6 @@
-"""What a pass keeps aside between its two steps: the packed messages of entries that are not known.
-
-Those of a large entry lie in payload items, anywhere in the export. So entries and payloads go into buckets by the
-entry's id, and a task that reads a bucket finds both."""
+"""The packed messages of unknown entries, which a pass sets aside between its two steps. Those of a large entry are in
+payload items anywhere in the export, so entries and payloads go into buckets by the entry's id, and a task that reads a
+bucket finds both."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 
 from spark.files import Place
 from spark.tables.versions import File
-from spark.tables.writing import Written, read_rows
+from spark.tables.writing import WrittenPart, read_rows
 from spark.unpacking.entries import SCHEMA, assembled
 
 ENTRIES, PLACES, PIECES = "entries", "places-", "pieces-"
@@ -23,9 +22,9 @@ pieces of all payloads."""
 _ORDER = [("topic_id", "ascending", "at_end"), ("entry_id", "ascending", "at_end"), ("piece", "ascending", "at_start")]
 
 
-class Source(NamedTuple):
-    """Files with entries, and with the pieces of their messages if they do not have these themselves. `bytes`: of all.
-    `slices`: in how many the entries are read, so that they fit into memory with their messages."""
+class AsideFiles(NamedTuple):
+    """Files with entries, and with the pieces of messages that are stored apart. `bytes`: the total size. `slices`: the
+    number of slices in which entries are read, so that they fit into memory with their messages."""
 
     places: list[Place]
     pieces: list[Place]
@@ -33,7 +32,7 @@ class Source(NamedTuple):
     slices: int = 1
 
     def entries(self) -> Iterator[pa.RecordBatch]:
-        """`item_schemas.PACKED`, each with its data if all of them are there."""
+        """The entries as `item_schemas.PACKED`, each with its data if all pieces are there."""
         if not self.pieces:
             yield from read_rows(self.places)
             return
@@ -45,23 +44,23 @@ class Source(NamedTuple):
             yield from assembled(both.take(pc.sort_indices(both, _ORDER)).to_batches())
 
 
-def sources(folder: Place, aside: Iterable[Written], slice_bytes: int) -> list[Source]:
-    """What there is to unpack in these files, which tasks have written into this folder."""
+def sources(folder: Place, aside: Iterable[WrittenPart], slice_bytes: int) -> list[AsideFiles]:
+    """The entries to unpack in these files, which tasks have written into this folder."""
     parts: dict[str, list[File]] = {}
     for written in aside:
         parts.setdefault(written.part, []).append(written.file)
-    alone = [Source([folder / ENTRIES / file.name], [], file.bytes) for file in parts.get(ENTRIES, [])]
+    alone = [AsideFiles([folder / ENTRIES / file.name], [], file.bytes) for file in parts.get(ENTRIES, [])]
     buckets = [part.removeprefix(PLACES) for part in sorted(parts) if part.startswith(PLACES)]
     together = []
     for named in ((f"{PLACES}{bucket}", f"{PIECES}{bucket}") for bucket in buckets):
         places, pieces = ([folder / part / file.name for file in parts.get(part, [])] for part in named)
         size = sum(file.bytes for part in named for file in parts.get(part, []))
-        together.append(Source(places, pieces, size, size // slice_bytes + 1))
+        together.append(AsideFiles(places, pieces, size, size // slice_bytes + 1))
     return [*alone, *together]
 
 
 def in_buckets(rows: pa.RecordBatch, buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows of `item_schemas.PACKED`, divided by the last byte of their entry's id."""
+    """The rows of `item_schemas.PACKED`, divided by the last byte of their entry's id."""
     if buckets == 1 or not len(rows):
         yield 0, rows
         return

@@ -16,32 +16,33 @@ from spark import schemas
 from spark.errors import BadInput
 from spark.files import Place, bundled
 from spark.landing.aside import sources
-from spark.landing.known import Known
+from spark.landing.known import KnownOffsets
 from spark.landing.landed import ITEMS, QUARANTINE, Landed, Landing, known_in, landed
 from spark.landing.tasks import Workers
 from spark.landing.unpacked import MESSAGES, UNREADABLE, Unpacking, unpacked
 from spark.reading.manifest import Export, files_with_items
 from spark.tables.tables import Tables
-from spark.tables.versions import Change, File, Part, Version
-from spark.tables.writing import Written, as_parts, read_rows, write_part
+from spark.tables.versions import File, Part, TablesChange, Version
+from spark.tables.writing import WrittenPart, as_parts, read_rows, write_part
 
 KNOWN, TOPICS = "_known", "topics"
 ALL = "part=all"
 """The one partition of a table that has no others."""
 
 _TASK_BYTES, _TASK_BYTES_MAX = 8 << 20, 128 << 20
-"""What a task reads, compressed. The least takes some seconds, and a process that does it one to start."""
+"""The compressed input of a task. The smallest takes some seconds, and its process one second to start."""
 _TASKS = 64
 """How many tasks there are before they become larger."""
 _BUCKET_BYTES = 16 << 20
-"""Of the export, compressed. Of one bucket at a time a task holds all entries with their messages."""
+"""The compressed bytes of the export for each bucket. A task holds all entries of one bucket with their messages in
+memory."""
 _BUCKETS_MAX = 256
 _TOPICS = to_arrow_schema(schemas.TOPICS)
 
 
 @dataclass(slots=True)
 class Brought:
-    """What a pass has found. `known`: messages that the tables had; the other counts are those of `Unpacked`."""
+    """The result of a pass. `known`: messages that the tables already had; the other counts are those of `Unpacked`."""
 
     written: int = 0
     known: int = 0
@@ -51,20 +52,20 @@ class Brought:
 
 @dataclass(slots=True)
 class _Found:
-    """`puts`: the partitions of this export, by table. `overlaps`: some entries that are not known have messages that
-    are: the log is damaged."""
+    """`puts`: the partitions of this export, by table. `overlaps`: some unknown entries have known messages: the log is
+    damaged."""
 
     puts: dict[str, list[File]] = field(default_factory=dict)
     added: Mapping[tuple[str, str], tuple[File, ...]] = field(default_factory=dict)
-    aside: list[Written] = field(default_factory=list)
+    aside: list[WrittenPart] = field(default_factory=list)
     topics: dict[str, str] = field(default_factory=dict)
-    intervals: Known = field(default_factory=Known)
+    intervals: KnownOffsets = field(default_factory=KnownOffsets)
     has_twice: bool = False
     overlaps: bool = False
 
 
 class ExportPass:
-    """One pass over an export: `land`, then perhaps `unpack`; `change` is what the tables become."""
+    """One pass over an export: `land`, then perhaps `unpack`. `change`: the resulting change of the tables."""
 
     def __init__(self, tables: Tables, export: Export, workers: Workers, unpacks: bool) -> None:
         """`unpacks`: whether `unpack` will be called."""
@@ -78,11 +79,11 @@ class ExportPass:
         self.brought = Brought()
 
     def land(self) -> None:
-        """Reads the export once: its items, what cannot be read, and the entries that are not known."""
+        """Reads the export once: its items, its unreadable lines, and the unknown entries."""
         parts = bundled(files_with_items(self._export), self._task_bytes)
         results: list[Landed] = self._workers.each(partial(landed, self._landing), parts)
         self.brought.known = sum(result.known for result in results)
-        together = Known().with_(result.new for result in results)
+        together = KnownOffsets().with_(result.new for result in results)
         self._found.has_twice = together.messages < sum(result.found for result in results)
         self._found.overlaps = known_in(self._landing.known).overlaps(together)
         self._found.puts |= {ITEMS: [], QUARANTINE: []}
@@ -91,13 +92,13 @@ class ExportPass:
         self._found.aside = [written for result in results for written in result.aside]
 
     def unpack(self, keeps: bool, blobs: Place | None = None) -> None:
-        """Unpacks the entries that are not known. `keeps`: their messages become rows of `messages`; otherwise they
-        are only checked. Raises `BadInput` if an incremental export is the first."""
+        """Unpacks the unknown entries. `keeps`: their messages become rows of `messages`; otherwise they are only
+        checked. Raises `BadInput` if the first export is incremental."""
         self._found.topics = self._topics()
         unpacking = Unpacking(self._landing, self._names(), keeps, blobs, None, self._superseded())
         found = sources(self._landing.scratch, self._found.aside, _BUCKET_BYTES)
         parts = bundled(found, self._task_bytes)
-        if self._found.overlaps or self._found.has_twice:  # a damaged log: one task tells what came before
+        if self._found.overlaps or self._found.has_twice:  # a damaged log: one task sees all earlier messages
             unpacking = replace(unpacking, known=known_in(self._landing.known))
             parts = [found]
         results = self._workers.each(partial(unpacked, unpacking), parts)
@@ -107,7 +108,7 @@ class ExportPass:
             if written.table != MESSAGES:
                 self._found.puts[written.table].append(written.file)
         self._found.added = as_parts(written for written in all_written if written.table == MESSAGES)
-        self._found.intervals = Known().with_(result.known for result in results)
+        self._found.intervals = KnownOffsets().with_(result.known for result in results)
         self.brought.written = self._found.intervals.messages
         self.brought.known += sum(result.there for result in results)
         self.brought.failed = sum(result.failed for result in results)
@@ -119,16 +120,16 @@ class ExportPass:
         folder = self._tables.root / QUARANTINE / self._landing.part
         return [folder / file.name for file in self._found.puts[QUARANTINE]]
 
-    def only_landed(self, newest: Version) -> Change:
-        """The tables without the messages. Items of other exports go."""
+    def only_landed(self, newest: Version) -> TablesChange:
+        """The change without the messages. Removes items of other exports."""
         part, puts = self._landing.part, self._found.puts
-        change = Change({(table, part): Part(tuple(files)) for table, files in puts.items()})
+        change = TablesChange({(table, part): Part(tuple(files)) for table, files in puts.items()})
         for table in (ITEMS, UNREADABLE):
             change.put |= {(table, other): None for other in newest.parts(table).keys() - {part}}
         return change
 
-    def whole(self, newest: Version) -> Change:
-        """All of it. Raises `BadInput` if another run has brought the same messages since this one began."""
+    def whole(self, newest: Version) -> TablesChange:
+        """The whole change. Raises `BadInput` if another run has added the same messages since this one began."""
         tables = self._tables
         change = self.only_landed(newest)
         change.added = dict(self._found.added)
@@ -148,7 +149,7 @@ class ExportPass:
         return change
 
     def _topics(self) -> dict[str, str]:
-        """The names of the topics in the export by their ids: the newest image of each counts, unless it is gone."""
+        """The names of the topics in the export by id, from the newest image of each, unless the topic was deleted."""
         newest: dict[str, tuple[int, int, str | None]] = {}
         columns = ["pk", "sk", "topic_id", "written_us", "line", "is_deleted", "topic"]
         for row in _rows(self._landed("topic"), columns):
@@ -169,13 +170,13 @@ class ExportPass:
         return self._earlier(self._before) | self._found.topics
 
     def _earlier(self, version: Version) -> dict[str, str]:
-        """The topics that the tables know."""
+        """The topics in the tables."""
         rows = _rows(self._tables.places(version, TOPICS), _TOPICS.names)
         return {row["topic_id"]: row["topic"] for row in rows}
 
     def _superseded(self) -> frozenset[tuple[str, int]]:
-        """The lines with segments of which the export has a newer image. AWS gives one image of an item; only if
-        entries came twice, it is worth to look."""
+        """The lines with segments that have a newer image in the export. AWS writes one image of an item, so this looks
+        only if entries came twice."""
         if not self._export.is_incremental or not self._found.has_twice:
             return frozenset()
         newest: dict[str, tuple[int, str, int]] = {}

@@ -1,5 +1,5 @@
-"""Which messages the table `messages` has: of each queue, intervals of offsets. An entry is there with all of its
-messages or with none, so it need not be unpacked to know."""
+"""The messages that the table `messages` has, as intervals of offsets for each queue. It has all messages of an entry
+or none, so a look-up need not unpack the entry."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SCHEMA = pa.schema([("topic_id", pa.string()), ("queue", pa.int32()), ("start", pa.int64()), ("end", pa.int64())])
-"""`start` to `end`, of which `end` is not one."""
+"""From `start` to before `end`."""
 
 Queue = tuple[str, int]
 Interval = tuple[int, int]
 
 
-class Known:
+class KnownOffsets:
     """Intervals by topic id and queue: sorted, and none touches another."""
 
     def __init__(self, intervals: Mapping[Queue, Iterable[Interval]] | None = None) -> None:
         self._by_queue = {queue: _merged(found) for queue, found in (intervals or {}).items()}
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Known:
+    def of(cls, rows: pa.Table) -> KnownOffsets:
         """From rows of `SCHEMA`."""
         found: dict[Queue, list[Interval]] = {}
         for topic_id, queue, start, end in zip(*(rows[name].to_pylist() for name in SCHEMA.names), strict=True):
@@ -32,17 +32,17 @@ class Known:
         return cls(found)
 
     @classmethod
-    def of_entries(cls, entries: pa.RecordBatch) -> Known:
+    def of_entries(cls, entries: pa.RecordBatch) -> KnownOffsets:
         """The messages of entries: `topic_id`, `queue`, `offset` and `count`."""
         return cls._of(entries, entries["count"].to_numpy())
 
     @classmethod
-    def of_messages(cls, messages: pa.RecordBatch) -> Known:
+    def of_messages(cls, messages: pa.RecordBatch) -> KnownOffsets:
         """These messages: `topic_id`, `queue` and `offset`."""
         return cls._of(messages, np.ones(len(messages), np.int64))
 
     @classmethod
-    def _of(cls, rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> Known:
+    def _of(cls, rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> KnownOffsets:
         starts = rows["offset"].to_numpy()
         ends = starts + counts
         found: dict[Queue, list[Interval]] = {}
@@ -59,20 +59,21 @@ class Known:
     def messages(self) -> int:
         return sum(end - start for found in self._by_queue.values() for start, end in found)
 
-    def with_(self, others: Iterable[Known]) -> Known:
+    def with_(self, others: Iterable[KnownOffsets]) -> KnownOffsets:
         """These and the others together."""
         found: dict[Queue, list[Interval]] = {queue: list(mine) for queue, mine in self._by_queue.items()}
         for other in others:
             for queue, intervals in other._by_queue.items():
                 found.setdefault(queue, []).extend(intervals)
-        return Known(found)
+        return KnownOffsets(found)
 
-    def overlaps(self, other: Known) -> bool:
+    def overlaps(self, other: KnownOffsets) -> bool:
         """Whether a message is in both."""
         return self.with_([other]).messages < self.messages + other.messages
 
     def has(self, entries: pa.RecordBatch) -> pa.BooleanArray:
-        """Of each entry, whether its messages are there: a batch with `topic_id`, `queue`, `offset` and `count`."""
+        """For each entry, whether its messages are there. Takes a batch with `topic_id`, `queue`, `offset` and
+        `count`."""
         is_there = np.zeros(len(entries), bool)
         for queue, first, end in _runs(entries):
             if intervals := self._by_queue.get(queue):
@@ -84,8 +85,8 @@ class Known:
 
 
 def _runs(rows: pa.RecordBatch, breaks: npt.NDArray[np.bool_] | bool = False) -> Iterator[tuple[Queue, int, int]]:
-    """Where rows of one queue follow each other: the queue, the first row, and the one after the last. `breaks`:
-    between which rows a run ends in any case."""
+    """Runs of adjacent rows of one queue: the queue, the first row, and the one after the last. `breaks`: where a run
+    always ends."""
     if not len(rows):
         return
     topics = pc.dictionary_encode(rows["topic_id"])

@@ -1,4 +1,4 @@
-"""What a task does with some data files of an export: it reads each once."""
+"""The task that reads some data files of an export, each once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark import item_schemas, schemas
 from spark.files import Place
 from spark.landing.aside import ENTRIES, PIECES, PLACES, in_buckets
-from spark.landing.known import SCHEMA, Known
+from spark.landing.known import SCHEMA, KnownOffsets
 from spark.reading.data_file import FileReader, light
 from spark.reading.manifest import DataFile
 from spark.tables.tables import SCRATCH
-from spark.tables.writing import PartWriter, Written, read_rows
+from spark.tables.writing import PartWriter, WrittenPart, read_rows
 from spark.unpacking.entries import entries, payloads
 
 ITEMS, QUARANTINE = "_items", "quarantine"
@@ -27,9 +27,9 @@ _QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """`root`: of the tables. `run`: the name of the run, for its folder aside. `known`: the files that say which
-    messages are there. `buckets`: into how many the entries are divided whose messages lie in payload items; 0: no
-    messages are wanted."""
+    """`root`: of the tables. `run`: the name of the run, for its folder of set-aside data. `known`: the files that list
+    known messages. `buckets`: the number of buckets for entries whose messages are in payload items; 0: skip
+    messages."""
 
     root: Place
     run: str
@@ -48,14 +48,14 @@ class Landing:
 
 
 class Landed(NamedTuple):
-    """Counts of messages: `known`, in entries that are known, and `found`, in the others. `new`: the places of the
-    latter; fewer than `found` if an entry was there twice."""
+    """Counts of messages: `known`, in known entries, and `found`, in the others. `new`: the places of the latter; fewer
+    than `found` if an entry came twice."""
 
-    written: list[Written]
-    aside: list[Written]
+    written: list[WrittenPart]
+    aside: list[WrittenPart]
     known: int
     found: int
-    new: Known
+    new: KnownOffsets
 
 
 @dataclass(slots=True)
@@ -64,10 +64,10 @@ class _Task:
     items: PartWriter
     quarantine: PartWriter
     aside: PartWriter
-    known: Known
+    known: KnownOffsets
     skipped: int = 0
     found: int = 0
-    new: list[Known] = field(default_factory=list)
+    new: list[KnownOffsets] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
         for kind, rows in _by_kind(light(batch)):
@@ -81,7 +81,7 @@ class _Task:
         self.skipped += pc.sum(found["count"].filter(is_known)).as_py() or 0
         found = found.filter(pc.invert(is_known))
         self.found += pc.sum(found["count"]).as_py() or 0
-        self.new.append(Known.of_entries(found))
+        self.new.append(KnownOffsets.of_entries(found))
         is_here = found["data"].is_valid()
         self.aside.add(found.filter(is_here), ENTRIES)
         for kind, rows in ((PLACES, found.filter(pc.invert(is_here))), (PIECES, payloads(batch))):
@@ -104,11 +104,11 @@ def landed(landing: Landing, files: Sequence[DataFile]) -> Landed:
         rows = [{"file": file.name, **trouble._asdict()} for trouble in reader.troubles]
         task.quarantine.add(pa.RecordBatch.from_pylist(rows, schema=_QUARANTINE), landing.part)
     written = [*task.items.close(), *task.quarantine.close()]
-    return Landed(written, task.aside.close(), task.skipped, task.found, Known().with_(task.new))
+    return Landed(written, task.aside.close(), task.skipped, task.found, KnownOffsets().with_(task.new))
 
 
-def known_in(files: Sequence[Place]) -> Known:
-    return Known.of(pa.Table.from_batches(read_rows(files), SCHEMA)) if files else Known()
+def known_in(files: Sequence[Place]) -> KnownOffsets:
+    return KnownOffsets.of(pa.Table.from_batches(read_rows(files), SCHEMA)) if files else KnownOffsets()
 
 
 def _by_kind(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -1,4 +1,4 @@
-"""Runs functions where the data are: in processes of this machine, or in tasks of Spark on a cluster."""
+"""Runs functions in processes of this machine, or in Spark tasks on a cluster."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """`processes`: how many of this machine, which need no JVM. `lock`: a file on which each of them holds a lock.
-    `cluster`: opens its session, and is used instead."""
+    """`processes`: how many processes of this machine, without a JVM. `lock`: a file on which each of them holds a
+    lock. `cluster`: opens a Spark session to use instead."""
 
     processes: int = 1
     lock: str | None = None
     cluster: Callable[[], SparkSession] | None = None
 
     def each(self, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
-        """What the function returns for each part, in their order. Of one part, and of all if there is one process, it
-        is called here. On a cluster it is called again for a part whose task has failed."""
+        """The function's result for each part, in order. With one part or one process, it runs in this process. A
+        cluster calls it again for a part whose task has failed."""
         if len(parts) <= 1 or (self.cluster is None and self.processes == 1):
             return [function(part) for part in parts]
         if self.cluster is None:
@@ -47,7 +47,7 @@ class Workers:
         return made
 
     def _in_processes(self, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
-        """Returns, or raises, when all processes have ended: what they write after that nobody would clean."""
+        """Returns or raises only when all processes have ended, since nobody would clean up their later writes."""
         bar = Bar(len(parts), "parts")
         pool = ProcessPoolExecutor(min(self.processes, len(parts)), get_context("spawn"), _begin, (self.lock,))
         try:
@@ -58,9 +58,7 @@ class Workers:
                 bar.add(1)
             return [each.result() for each in asked]
         except BrokenProcessPool:
-            raise BadInput(
-                "a process of this job was killed, perhaps for want of memory; --cores 1 takes the least"
-            ) from None
+            raise BadInput("a worker process was killed, probably out of memory: retry with --cores 1") from None
         except BaseException:
             for process in active_children():
                 process.terminate()
@@ -71,7 +69,7 @@ class Workers:
 
 
 def over_rows(rows: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Made]) -> list[Made]:
-    """What the function returns for the rows of each partition, in any order."""
+    """The function's result for the rows of each partition, in any order."""
     made = rows.mapInArrow(partial(_pickled, function), "made binary").collect()
     return [pickle.loads(row["made"]) for row in made]  # noqa: S301  it was made by the task above
 
@@ -84,7 +82,7 @@ def _pickled(
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Delays Ctrl-C for this thread, and keeps it from processes that begin meanwhile for as long as they live."""
+    """Delays Ctrl-C for this thread, and blocks it for good in processes that start meanwhile."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -93,8 +91,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _begin(lock: str | None) -> None:
-    """A process ends with the one that has started it. Whoever gets the lock knows that none is left that could
-    write."""
+    """Makes a process end with its parent. The lock is free only when no process is left that could write."""
     if lock:
         import fcntl
 

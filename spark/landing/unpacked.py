@@ -1,4 +1,4 @@
-"""What a task does with entries whose messages are not known: it unpacks them into rows of the table `messages`."""
+"""The task that unpacks unknown entries into rows of the table `messages`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark import schemas
 from spark.files import Place
-from spark.landing.aside import Source
-from spark.landing.known import Known
+from spark.landing.aside import AsideFiles
+from spark.landing.known import KnownOffsets
 from spark.landing.landed import QUARANTINE, Landing
 from spark.reading.inside import is_plain
-from spark.tables.writing import PartWriter, Written
+from spark.tables.writing import PartWriter, WrittenPart
 from spark.unpacking.unpack import ReadBlob, unpack
 
 MESSAGES, UNREADABLE = "messages", "_unreadable"
 OF_ENTRIES = "entries-"
-"""How files of the quarantine begin that tell of entries; the others tell what could not be read."""
+"""The prefix of quarantine files about entries; the others are about unreadable lines."""
 _ORDER = ("topic", "queue", "offset")
 _REPEATED = ("topic", "topic_id", "queue", "tag", "entry_id", "stored_at_ms", "export")
 _COLUMNS = [name for name in schemas.MESSAGES.names if name not in ("topic", "date")]
@@ -31,26 +31,26 @@ _QUARANTINE, _UNREADABLE = to_arrow_schema(schemas.QUARANTINE), to_arrow_schema(
 
 @dataclass(frozen=True, slots=True)
 class Unpacking:
-    """`names`: the topics by their ids; messages of others are left out. `keeps`: whether messages are written, or only
-    checked. `blobs`: where bodies lie that are in S3."""
+    """`names`: the topics by id; messages of other topics are left out. `keeps`: whether messages are written, or only
+    checked. `blobs`: the place of bodies in S3."""
 
     landing: Landing
     names: Mapping[str, str]
     keeps: bool
     blobs: Place | None = None
-    known: Known | None = None
-    """Messages that are there, and of which each other one is brought once; None: no entry brings any of them again."""
+    known: KnownOffsets | None = None
+    """Known messages, to add each other message once; None: no entry has any of them again."""
     superseded: frozenset[tuple[str, int]] = frozenset()
-    """Files and lines of items of which the export has a newer image."""
+    """Files and lines of items that have a newer image in the export."""
 
 
 @dataclass(slots=True)
 class Unpacked:
-    """`known`: the messages that were written. Counts: of entries that cannot be unpacked, of messages of deleted
-    topics, and of messages that were there though their entries were not known."""
+    """`known`: the written messages. Counts: entries that cannot be unpacked, messages of deleted topics, and known
+    messages in unknown entries."""
 
-    written: list[Written] = field(default_factory=list)
-    known: Known = field(default_factory=Known)
+    written: list[WrittenPart] = field(default_factory=list)
+    known: KnownOffsets = field(default_factory=KnownOffsets)
     failed: int = 0
     orphaned: int = 0
     there: int = 0
@@ -63,8 +63,8 @@ class _Task:
     quarantine: PartWriter
     unreadable: PartWriter
     done: Unpacked = field(default_factory=Unpacked)
-    brought: list[Known] = field(default_factory=list)
-    known: Known | None = field(init=False)
+    brought: list[KnownOffsets] = field(default_factory=list)
+    known: KnownOffsets | None = field(init=False)
     ids: pa.Array = field(init=False)
     names: pa.Array = field(init=False)
 
@@ -90,10 +90,10 @@ class _Task:
         if self.known is not None:
             named = self._only_new(named, self.known)
         self.messages.add_days(named)
-        self.brought.append(Known.of_messages(named))
+        self.brought.append(KnownOffsets.of_messages(named))
 
-    def _only_new(self, messages: pa.RecordBatch, known: Known) -> pa.RecordBatch:
-        """The messages that are not there, each once. From now on they are."""
+    def _only_new(self, messages: pa.RecordBatch, known: KnownOffsets) -> pa.RecordBatch:
+        """The unknown messages, each once. Adds them to the known ones."""
         is_there = known.has(messages.append_column("count", pa.repeat(1, len(messages))))
         self.done.there += is_there.true_count
         places = messages.select(["topic_id", "queue", "offset"]).append_column(
@@ -102,7 +102,7 @@ class _Task:
         groups = pa.Table.from_batches([places.filter(pc.invert(is_there))]).group_by(["topic_id", "queue", "offset"])
         firsts = groups.aggregate([("at", "min")])["at_min"].to_numpy()
         new = messages.take(pa.array(np.sort(firsts)))
-        self.known = known.with_([Known.of_messages(new)])
+        self.known = known.with_([KnownOffsets.of_messages(new)])
         return new
 
     def _fail(self, rows: pa.RecordBatch, is_here: bool) -> None:
@@ -110,7 +110,7 @@ class _Task:
         part = self.unpacking.landing.part
         places = {name: rows[name] for name in ("topic_id", "queue", "offset", "entry_id")}
         said = {name: pc.struct_field(rows["failure"], name) for name in ("file", "line", "reason")}
-        if is_here:  # the audit itself looks for payloads that are missing, and cannot judge what lies in S3
+        if is_here:  # the audit itself looks for missing payloads, and cannot judge those in S3
             self.unreadable.add(_made({**places, **said}, _UNREADABLE), part)
         if self.unpacking.keeps:
             texts = [pa.array(places[name].cast(pa.string())) for name in ("entry_id", "offset")]
@@ -119,7 +119,7 @@ class _Task:
             self.quarantine.add(_made({**said, "reason": reason, "raw": raw}, _QUARANTINE), part, OF_ENTRIES)
 
 
-def unpacked(unpacking: Unpacking, sources: Iterable[Source]) -> Unpacked:
+def unpacked(unpacking: Unpacking, sources: Iterable[AsideFiles]) -> Unpacked:
     root = unpacking.landing.root
     writers = messages_writer(root), PartWriter(root, QUARANTINE), PartWriter(root, UNREADABLE)
     task = _Task(unpacking, *writers)
@@ -130,7 +130,7 @@ def unpacked(unpacking: Unpacking, sources: Iterable[Source]) -> Unpacked:
             for rows in unpack(chosen, reader_of(unpacking.blobs)):
                 task.add(rows, is_here)
     task.done.written = [written for writer in writers for written in writer.close()]
-    task.done.known = Known().with_(task.brought)
+    task.done.known = KnownOffsets().with_(task.brought)
     return task.done
 
 

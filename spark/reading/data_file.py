@@ -15,28 +15,28 @@ from spark.reading.items.attributes import Malformed
 from spark.reading.items.columns import KINDS, Columns, Unsuited, columns_of
 from spark.reading.items.keys import PREFIXES
 from spark.reading.items.rows import row_of
-from spark.reading.lines import RAW_BYTES_MAX, REASON_CHARS_MAX, Line, LineReader, Trouble
+from spark.reading.lines import RAW_BYTES_MAX, REASON_CHARS_MAX, BadLine, Line, LineReader
 from spark.reading.manifest import DataFile
 
 SCHEMA = to_arrow_schema(item_schemas.ITEMS)
 
 _KEY = b'"pk":{"S":"'
-"""As exports spell it. Within a text the quotes would be escaped, so it stands nowhere else."""
+"""The key as exports spell it. Quotes inside a text are escaped, so it occurs nowhere else."""
 _BULK_KINDS = {prefix.encode(): kind for prefix, kind in PREFIXES.items() if kind in KINDS}
 _PREFIX_BYTES_MAX = max(map(len, _BULK_KINDS)) + len("#")
 
 TROUBLES_MAX = 10_000
-"""Unreadable lines of a file, each of which the quarantine has: some MB. A file with more of them is none of an export,
-and a small one may unpack to millions."""
+"""Unreadable lines of a file that go into the quarantine: some MB. A file with more is not from an export, and a small
+one may unpack to millions of lines."""
 
 
 class FileReader:
-    """Iterate once: `item_schemas.ITEMS`. `troubles` has what cannot be read so far."""
+    """Iterate once, over `item_schemas.ITEMS`. `troubles` has the unreadable lines so far."""
 
     def __init__(self, file: DataFile, is_incremental: bool) -> None:
         self._file, self._is_incremental = file, is_incremental
         self._lines = LineReader(file)
-        self.troubles: list[Trouble] = self._lines.troubles
+        self.troubles: list[BadLine] = self._lines.troubles
         self._has_enough = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -48,12 +48,12 @@ class FileReader:
                 yield from self._bulk(kind, alike) if kind else self._single(alike)
             if self._has_enough:
                 reason = f"more than {TROUBLES_MAX} of its lines cannot be read: it is not read further"
-                self.troubles.append(Trouble(0, reason))
+                self.troubles.append(BadLine(0, reason))
                 return
 
     def _bulk_kind(self, line: bytes) -> str | None:
-        """The kind of an item that is read in bulk. None: its line is read by itself, perhaps because its key is not
-        spelled as usual."""
+        """The kind of an item that is read in bulk. None: its line is read alone, for example because its key has an
+        unusual spelling."""
         at = line.find(_KEY)
         if at < 0 or (self._is_incremental and b'"NewImage":' not in line):
             return None
@@ -114,7 +114,7 @@ class FileReader:
             self._has_enough = True
             return
         raw = line[:RAW_BYTES_MAX].decode(errors="replace")
-        self.troubles.append(Trouble(number, reason[:REASON_CHARS_MAX], raw))
+        self.troubles.append(BadLine(number, reason[:REASON_CHARS_MAX], raw))
 
 
 def light(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -10,18 +10,18 @@ from spark.files import Place
 
 _PLAIN = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]*")
 _SHOWN_CHARS_MAX = 200
-"""Of a name that is refused."""
+"""The characters shown of a refused name."""
 
 
 def is_plain(name: str) -> bool:
-    """Whether it is one part of a path on every system, and nothing in it is encoded: AWS's names are letters, digits,
+    """Whether the name is a single path component on every system, without encoding: AWS's names have letters, digits,
     dots and hyphens."""
     return _PLAIN.fullmatch(name) is not None
 
 
 def data_file(folder: Place, below: str, key: str, manifest: Place) -> Place:
-    """The file in the folder that the manifest names by this key. `below`: how the key must go on behind
-    `AWSDynamoDB/`; before that stands where the export was made. Raises `BadInput`."""
+    """The file in the folder that the manifest names by this key. `below`: the required continuation after
+    `AWSDynamoDB/`; the export's original location comes before. Raises `BadInput`."""
     name = key.rpartition(f"AWSDynamoDB/{below}")[2]
     if not key.endswith(f"AWSDynamoDB/{below}{name}") or not is_plain(name):
         wanted = f"AWSDynamoDB/{below}<name>"
@@ -31,7 +31,7 @@ def data_file(folder: Place, below: str, key: str, manifest: Place) -> Place:
 
 
 def demand_in(folder: Place, file: Place) -> None:
-    """`folder`: without links, as `place_of` makes it. Raises `BadInput` for a file that a link leads out of it. S3 has
+    """Raises `BadInput` if a link leads the file out of the folder. `folder`: without links, as from `place_of`. S3 has
     no links."""
     if folder.is_local and os.path.dirname(os.path.realpath(file.path)) != os.path.abspath(folder.path):
         raise BadInput(f"{file} is refused: a link leads out of {folder}, and only what lies inside an export is read")

@@ -1,5 +1,5 @@
-"""The lines of a compressed data file, some at a time, while it is read: memory does not grow with the file, or with
-what it unpacks to. Empty lines are none: they cost next to nothing, and are not counted."""
+"""The lines of a compressed data file, some at a time: memory grows neither with the file nor with its unpacked size.
+Empty lines cost next to nothing, and are not counted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from spark.reading.manifest import DataFile
 
 _READ_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
-"""Decompressed: large enough for columns to pay, small beside what a worker has."""
+"""The decompressed size: large enough for columns to pay off, small compared with a worker's memory."""
 _LINES_AT_ONCE = 1 << 16
-"""A block of items has fewer lines: what is held of one does not depend on how short they are."""
+"""The most lines in a block, which bounds memory however short the lines are. A block of items has fewer."""
 _ITEM_BYTES_MIN = 32
-"""No item's line is shorter. Where the average line is, many are empty: they are skipped without an object."""
+"""The shortest line of an item. If the average line is shorter, many are empty, and are skipped without an object
+each."""
 LINE_BYTES_MAX = 8 << 20
 """The longest line accepted, noticed at the end of a block. An item has 400 KB at most, and typed JSON has up to nine
 bytes for each of them (a list of empty texts); with the old image of an incremental export that makes 7.1 MiB."""
@@ -33,8 +34,8 @@ Line = tuple[int, bytes]
 """The line's number in the file, from 1, and its text, which is not empty."""
 
 
-class Trouble(NamedTuple):
-    """A row of the quarantine, but for the file. `line` 0: the file as a whole."""
+class BadLine(NamedTuple):
+    """A row of the quarantine without the file. `line` 0: the file as a whole."""
 
     line: int
     reason: str
@@ -47,7 +48,7 @@ class LineReader:
     number of lines with empty ones, `_count`: without."""
 
     file: DataFile
-    troubles: list[Trouble] = field(default_factory=list)
+    troubles: list[BadLine] = field(default_factory=list)
     _passed: int = 0
     _count: int = 0
 
@@ -66,14 +67,14 @@ class LineReader:
         except (OSError, EOFError, isal_zlib.error) as error:  # type: ignore[misc]  # a class, against its stubs
             reason = str(error).partition("\n")[0]
             cut = b"".join(rest)[:RAW_BYTES_MAX].decode(errors="replace")
-            self.troubles.append(Trouble(self._passed + 1, f"from here on the file cannot be read: {reason}", cut))
+            self.troubles.append(BadLine(self._passed + 1, f"from here on the file cannot be read: {reason}", cut))
             return
         if last := b"".join(rest):
             yield from self._lines(last)
         self._compare(base64.b64encode(digest.digest()).decode())
 
     def _lines(self, text: bytes) -> Iterator[list[Line]]:
-        """Those of a text of whole lines, which ends without the last one's end."""
+        """The lines of a text of whole lines, without a line end at the end."""
         first, count = self._passed + 1, text.count(b"\n") + 1
         self._passed += count
         is_sparse = len(text) < count * _ITEM_BYTES_MIN
@@ -101,13 +102,13 @@ class LineReader:
 
     def _compare(self, md5: str) -> None:
         if md5 != self.file.md5:
-            self.troubles.append(Trouble(0, f"the file has the checksum {md5}, the manifest says {self.file.md5}"))
+            self.troubles.append(BadLine(0, f"the file has the checksum {md5}, the manifest says {self.file.md5}"))
         if self._count != self.file.items:
-            self.troubles.append(Trouble(0, f"the file has {self._count} lines, the manifest counts {self.file.items}"))
+            self.troubles.append(BadLine(0, f"the file has {self._count} lines, the manifest counts {self.file.items}"))
 
 
 def _full(text: bytes, first: int) -> Iterator[Line]:
-    """The lines that are not empty, slowly for each, and at once past those that are."""
+    """The non-empty lines, one by one; skips runs of empty lines at once."""
     number, at = first, 0
     for found in _FULL.finditer(text):
         number += text.count(b"\n", at, found.start())

@@ -2,9 +2,9 @@
 
 The layout is the one that AWS documents. In the folder of an export lie `manifest-summary.json` (one object) and
 `manifest-files.json` (one object a line, for each data file), each with its checksum beside it. Data files of a full
-export lie in its folder `data`, those of an incremental one in that beside it. Their keys begin with the prefix that
-the export was made with; an export that was copied elsewhere is found all the same, by what comes after `AWSDynamoDB/`.
-Nothing outside of these folders is read, whatever a manifest names or a link leads to.
+export lie in its folder `data`, those of an incremental one in that beside it. Their keys begin with the export's
+original prefix; for a copied export, only the part after `AWSDynamoDB/` counts. The reader opens no file outside these
+folders, whatever a manifest names or a link leads to.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from spark.reading.inside import data_file, demand_in
 T = TypeVar("T")
 
 _CHECKSUMS = ("md5", "checksum")
-"""How the checksum files end: as exports have them, and as the documentation calls them."""
+"""The suffixes of checksum files: the real one, and the documented one."""
 _FORMAT = "DYNAMODB_JSON"
 _INCREMENTAL = "INCREMENTAL_EXPORT"
 _EMPTY_BYTES = len(gzip.compress(b""))
 """A file without items has this size: it need not be read."""
 _ASKED_AT_ONCE = 16
-"""Sizes of files that are asked for at the same time: in S3 each takes a round trip."""
+"""Sizes of files that are requested at the same time: in S3 each takes a round trip."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file, as the manifest has it. `bytes`, and `md5` in base64: of the file as it lies there, compressed."""
+    """One data file in the manifest. `bytes`, and `md5` in base64: of the compressed file."""
 
     place: Place
     items: int
@@ -53,7 +53,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`at_ms`: the state of the table that it shows; of an incremental one, the end of its time."""
+    """`at_ms`: the instant of the table's state; for an incremental export, the end of its period."""
 
     id: str
     place: Place
@@ -68,8 +68,8 @@ class Export:
 
 
 def place_of(path: str) -> Place:
-    """Where an export lies. Its name is its id, so it must be the folder's own, not `.` or that of a link which shows
-    another export tomorrow."""
+    """The place of an export. Its name is its id, so it must be the folder's own name, not `.` or a link that may point
+    elsewhere tomorrow."""
     return Place(os.path.realpath(path) if Place(path).is_local else path.rstrip("/"))
 
 
@@ -94,7 +94,7 @@ def read_export(path: str) -> Export:
 
 
 def files_with_items(export: Export) -> list[DataFile]:
-    """The largest first: what takes longest begins first."""
+    """The files with items, largest first, so that the slowest start first."""
     files = [file for file in export.files if file.items or file.bytes != _EMPTY_BYTES]
     return sorted(files, key=lambda file: -file.bytes)
 
@@ -116,8 +116,8 @@ def _data_files(place: Place, is_incremental: bool) -> Iterator[DataFile]:
 
 
 def _sizes(files: list[Place], is_incremental: bool) -> dict[Place, int | None]:
-    """Of the files that exist. Of a full export, one call tells all. The folder of an incremental one has the files of
-    every day."""
+    """The sizes of the existing files. One call lists those of a full export. The folder of an incremental one has the
+    files of every day."""
     if not is_incremental:
         folders = {file.parent for file in files}
         return {folder / name: size for folder in folders for name, size in folder.sizes().items()}

@@ -1,5 +1,5 @@
-"""The journal of a replay: the batches that it was about to send, and those that are known to be stored. Each line is
-written and synced before the replay acts on it.
+"""The journal of a replay: the batches that it was about to send, and those known to be stored. The replay writes and
+syncs each line before it acts on it.
 
     {"run": ..., "to": ..., "selection": ...}       the first line: what the run is
     {"sending": [first, end], "at_ms": ...}         messages `first` to `end` of the plan, of which `end` is not one
@@ -23,7 +23,7 @@ from spark.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A batch that may or may not be stored: begun at `first_at_ms`, last tried at `last_at_ms`."""
+    """A batch that may or may not be stored: first tried at `first_at_ms`, last at `last_at_ms`."""
 
     first: int
     end: int

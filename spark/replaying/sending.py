@@ -1,7 +1,7 @@
 """Sends a plan of messages, in its order, each once.
 
-A batch is noted in the journal before it is sent, and noted again once it is stored. In between it is in doubt, when
-the answer was lost or the sender died. What becomes of a doubt depends on how old it is:
+The sender records a batch in the journal before it sends it, and again once it is stored. In between the batch is in
+doubt, if the response was lost or the sender crashed. The age of a doubt decides what happens:
 
     up to `DEDUP_SURE_MS`     the batch is sent again. Every message has a `dedup_id` made of the run and its own id,
                               which the service knows for five minutes: what is stored stays as it is
@@ -9,9 +9,9 @@ the answer was lost or the sender died. What becomes of a doubt depends on how o
                               late request can store any of it. The topic is read from just before the first attempt
                               on; what of the batch is there, by its property, is not sent again, the rest is
 
-The property is `decant-replay-id`. Reading only proves something where the topic still has what was stored then, so
-behind its retention the doubt is for a person to settle (`--doubtful`), and nothing is sent. All this takes for granted
-that the clocks of the sender and of the service are less than `SKEW_MS` apart.
+The property is `decant-replay-id`. Reading proves something only while the topic still has the messages of that time.
+After its retention, an operator must settle the doubt (`--doubtful`), and nothing is sent. All this assumes that the
+clocks of the sender and the service are less than `SKEW_MS` apart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from spark.errors import BadInput
 from spark.replaying.journal import Doubt, Journal
-from spark.replaying.service import Refused, Unavailable
+from spark.replaying.service import Rejected, Unavailable
 
 PROPERTY = "decant-replay-id"
 
@@ -31,8 +31,7 @@ DEDUP_MS = 5 * 60_000
 """How long the service remembers a `dedup_id`."""
 DEDUP_SURE_MS = DEDUP_MS - 2 * SKEW_MS
 SETTLED_MS = DEDUP_MS + 60_000 + 2 * SKEW_MS
-"""How long a produce call that died may still finish: as long as its `dedup_id` is valid, and the duration of one call
-more."""
+"""How long a crashed produce call may still finish: while its `dedup_id` is valid, plus the duration of one call."""
 
 BATCH_MAX = 100
 BATCH_BYTES_MAX = 1_000_000
@@ -41,14 +40,14 @@ ATTEMPTS_MAX = 6
 PAUSE_MS, PAUSE_MS_MAX = 500, 10_000
 """Between attempts, doubling."""
 
-Message = dict[str, Any]
-"""A message as the service accepts it, and `id`: its id in the archive."""
+OutgoingMessage = dict[str, Any]
+"""A message for the service, and `id`: its id in the archive."""
 
 
-class Target(Protocol):
+class Destination(Protocol):
     def settings(self) -> dict[str, Any]: ...
-    def produce(self, messages: Sequence[Message]) -> None: ...
-    def stored_since(self, at_ms: int) -> Iterable[Message]: ...
+    def produce(self, messages: Sequence[OutgoingMessage]) -> None: ...
+    def stored_since(self, at_ms: int) -> Iterable[OutgoingMessage]: ...
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,12 @@ class Clock:
 
 class Sender:
     """`rate`: messages a second. `say`: called with the number stored after each batch. `doubtful`: the operator's
-    decision for a batch whose doubt has grown old, `SEND` or `SKIP`."""
+    decision about a batch with an old doubt, `SEND` or `SKIP`."""
 
     def __init__(
         self,
         run_id: str,
-        target: Target,
+        target: Destination,
         journal: Journal,
         clock: Clock,
         rate: float,
@@ -76,11 +75,11 @@ class Sender:
         self._rate, self._say, self._doubtful = rate, say, doubtful
         self._free_at = float(clock.now())
 
-    def run(self, plan: Iterable[Message]) -> int:
+    def run(self, plan: Iterable[OutgoingMessage]) -> int:
         """Sends the messages of the plan that are not stored. Returns how many it has sent. Raises `BadInput` if it
-        cannot go on; the same run may be resumed."""
+        cannot continue; the same run can be resumed."""
         before = self._journal.stored
-        batch: list[Message] = []
+        batch: list[OutgoingMessage] = []
         for index, message in enumerate(plan):
             if index < before:
                 continue
@@ -92,7 +91,7 @@ class Sender:
             self._send(batch, self._journal.stored + len(batch))
         return self._journal.stored - before
 
-    def _is_complete(self, batch: list[Message], end: int) -> bool:
+    def _is_complete(self, batch: list[OutgoingMessage], end: int) -> bool:
         """Whether the batch is complete. A batch in doubt is rebuilt exactly as it was."""
         doubt = self._journal.doubt
         if not batch or doubt:
@@ -100,7 +99,7 @@ class Sender:
         is_heavy = sum(_weight(message) for message in batch) >= BATCH_BYTES_MAX
         return is_heavy or len(batch) >= min(BATCH_MAX, max(1, int(self._rate)))
 
-    def _send(self, batch: list[Message], end: int) -> None:
+    def _send(self, batch: list[OutgoingMessage], end: int) -> None:
         doubt = self._journal.doubt
         left = self._not_stored(batch, doubt) if doubt else batch
         if left:
@@ -109,7 +108,7 @@ class Sender:
         self._journal.sent(end)
         self._say(end)
 
-    def _store(self, left: list[Message], first: int, end: int) -> None:
+    def _store(self, left: list[OutgoingMessage], first: int, end: int) -> None:
         """Stores all messages in one call, retried while their `dedup_id`s are valid."""
         began, pause, was_sent = self._clock.now(), PAUSE_MS, self._journal.doubt is not None
         for _ in range(ATTEMPTS_MAX):
@@ -118,7 +117,7 @@ class Sender:
                 return self._target.produce([self._as_sent(message) for message in left])
             except Unavailable as error:
                 said, was_sent = error, True
-            except Refused as error:
+            except Rejected as error:
                 if not was_sent:
                     self._journal.refused(end)
                 raise BadInput(f"the service refuses a batch from {left[0]['id']} on: {error}") from error
@@ -128,7 +127,7 @@ class Sender:
             pause = min(2 * pause, PAUSE_MS_MAX)
         raise BadInput(f"the service stores nothing: {said}; the same command goes on from here")
 
-    def _not_stored(self, batch: list[Message], doubt: Doubt) -> list[Message]:
+    def _not_stored(self, batch: list[OutgoingMessage], doubt: Doubt) -> list[OutgoingMessage]:
         """The messages of a batch in doubt that must be sent. Some may be stored already, where sending them again does
         no harm."""
         if self._clock.now() - doubt.first_at_ms <= DEDUP_SURE_MS:
@@ -153,7 +152,7 @@ class Sender:
                 if message["stored_at_ms"] > to_ms:
                     break
                 names.add(message["properties"].get(PROPERTY, ""))
-        except (Unavailable, Refused) as error:
+        except (Unavailable, Rejected) as error:
             raise BadInput(f"the topic cannot be read: {error}; the same command goes on from here") from error
         return names
 
@@ -164,14 +163,14 @@ class Sender:
             self._clock.sleep(round(self._free_at - now))
         self._free_at = max(self._free_at, now) + count * 1000 / self._rate
 
-    def _name(self, message: Message) -> str:
+    def _name(self, message: OutgoingMessage) -> str:
         return f"{self._run_id}/{message['id']}"
 
-    def _as_sent(self, message: Message) -> Message:
+    def _as_sent(self, message: OutgoingMessage) -> OutgoingMessage:
         name = self._name(message)
         sent = {field: value for field, value in message.items() if field != "id"}
         return {**sent, "dedup_id": name, "properties": {**message["properties"], PROPERTY: name}}
 
 
-def _weight(message: Message) -> int:
+def _weight(message: OutgoingMessage) -> int:
     return len(message.get("body") or message.get("body_base64", ""))

@@ -23,11 +23,11 @@ class Unavailable(Exception):
     """The service did not respond, or could not store all messages now. It may have stored some."""
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """The service rejects the messages, and will reject every retry. It stored nothing."""
 
 
-class Service:
+class TopicClient:
     """One topic. `url`: of the service, such as `http://127.0.0.1:8000`."""
 
     def __init__(self, url: str, topic: str) -> None:
@@ -37,18 +37,18 @@ class Service:
         """Returns the topic's settings. Raises `BadInput` if the topic or the service does not exist."""
         try:
             return self._ask("GET", "")
-        except (Refused, Unavailable) as error:
+        except (Rejected, Unavailable) as error:
             raise BadInput(f"{self._topic}: {error}") from error
 
     def produce(self, messages: Sequence[dict[str, Any]]) -> None:
-        """Stores all messages. Raises `Unavailable`, `Refused`."""
+        """Stores all messages. Raises `Unavailable`, `Rejected`."""
         answer = self._ask("POST", "/messages", {"messages": list(messages)})
         failed = [outcome["error"] for outcome in answer["messages"] if "error" in outcome]
         if failed:
             raise Unavailable(f"{len(failed)} of {len(messages)} messages were not stored: {failed[0].get('detail')}")
 
     def stored_since(self, at_ms: int) -> Iterator[dict[str, Any]]:
-        """The messages of all queues by `stored_at_ms`, from an instant on. Raises `Unavailable`, `Refused`."""
+        """The messages of all queues by `stored_at_ms`, from an instant on. Raises `Unavailable`, `Rejected`."""
         query: dict[str, Any] = {"at_ms": at_ms, "limit": _PAGE}
         while True:
             page = self._ask("GET", f"/messages?{urlencode(query)}")
@@ -67,7 +67,7 @@ class Service:
                 return parsed
         except urllib.error.HTTPError as error:
             said = f"{error.code} {_detail(error)}"
-            raise (Unavailable if error.code >= _UNAVAILABLE_FROM else Refused)(said) from error
+            raise (Unavailable if error.code >= _UNAVAILABLE_FROM else Rejected)(said) from error
         except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
             raise Unavailable(f"{type(error).__name__}: {error}") from error
 

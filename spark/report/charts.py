@@ -1,4 +1,4 @@
-"""Charts as inline SVG. They take their colours from the page, light or dark."""
+"""Charts as inline SVG, in the colours of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LABELS_BELOW = 6
 
 
 def bars(values: Sequence[tuple[str, float]], axis: str, said: Said) -> str:
-    """A horizontal bar for each value. `axis`: what is measured, and its unit."""
+    """A horizontal bar for each value. `axis`: the measure and its unit."""
     ticks = _ticks(max(value for _, value in values))
     room = _WIDTH - _LABEL_WIDTH - _VALUE_WIDTH
     scale = room / ticks[-1]

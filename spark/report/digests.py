@@ -1,4 +1,4 @@
-"""Tables made as small as a page can show, with pyarrow. What matters most comes first, nulls come last."""
+"""Reduces tables to the size of a page, with pyarrow. The most important rows come first, nulls last."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def by_group(backlog: pa.Table) -> pa.Table:
 
 
 def by_topic(traffic: pa.Table) -> pa.Table:
-    """A row a topic: what was stored, and when it was first and last."""
+    """A row a topic: the stored messages, and the times of the first and the last."""
     twice = traffic.append_column("last_ms", traffic["minute_ms"])
     topics = summed(twice, ["topic"], messages="sum", body_bytes="sum", minute_ms="min", last_ms="max")
     return ordered(topics.rename_columns({"minute_ms": "first_ms"}), "-messages", "topic")
@@ -68,8 +68,8 @@ def over_time(minutes: pa.Table, step_ms: int, value: str, function: str) -> dic
 
 
 def calls_by_topic(requests: pa.Table) -> pa.Table:
-    """A row a topic: the columns of `schemas.REQUESTS` of all its minutes together, the first and the last minute, and
-    `wrong`: replies that are late or orphaned."""
+    """A row a topic: the columns of `schemas.REQUESTS` over all its minutes, the first and the last minute, and
+    `wrong`: late or orphaned replies."""
     of_topic = requests.filter(pc.is_null(requests["minute_ms"])).drop_columns(["minute_ms"])
     wrong = pc.add(of_topic["late"], of_topic["orphaned"])
     minutes = requests.append_column("last_ms", requests["minute_ms"])
@@ -79,8 +79,7 @@ def calls_by_topic(requests: pa.Table) -> pa.Table:
 
 
 def lateness_by_topic(days: pa.Table, waiting: pa.Table) -> pa.Table:
-    """A row a topic: all its days together, the percentiles those of the day on which they were highest; and what
-    waits."""
+    """A row a topic: the sums over all its days, the percentiles of the worst day, and the waiting messages."""
     ranks = dict.fromkeys(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "max")
     late = summed(days, ["topic", "topic_id"], messages="sum", early="sum", **ranks)
     due = summed(waiting, ["topic", "topic_id"], messages="sum", overdue="sum").rename_columns({"messages": "waiting"})

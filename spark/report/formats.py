@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 _THIN = "\u202f"
 """Between groups of three digits, and before a unit: a narrow space that no line breaks at."""
 NONE = "\u2013"
-"""A dash, where there is no number."""
+"""A dash in place of a missing number."""
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 _SPANS = ((86_400_000, "d", 3_600_000, "h"), (3_600_000, "h", 60_000, "min"), (60_000, "min", 1000, "s"))
 

@@ -37,8 +37,8 @@ th, td { text-align: left; padding: .3rem .75rem .3rem 0; border-bottom: 1px sol
   td::before { content: attr(data-column); flex: none; max-width: 45%; color: var(--faint); text-align: left;
     white-space: normal; } }
 """
-"""On a narrow screen a chart is scrolled, since its labels would shrink with it, and each row of a table is a list that
-names the column of each cell: side by side, columns would be left one letter."""
+"""On a narrow screen a chart scrolls, since its labels would shrink with it, and each row of a table becomes a list
+with the column's name before each cell, since columns side by side would be one letter wide."""
 
 
 @dataclass(frozen=True, slots=True)

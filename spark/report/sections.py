@@ -33,7 +33,7 @@ def audit(violations: pa.Table | None) -> Section:
         else "No violations. The findings may come from items read at different moments, or only cost storage."
     )
     counts = _summed((f"{row['invariant']} ({row['severity']})", row["count_all"]) for row in counted)
-    titles = _columns("Severity", "Invariant", "Topic", "Queue#", "Offset#", "What was found")
+    titles = _columns("Severity", "Invariant", "Topic", "Queue#", "Offset#", "Finding")
     cells = [
         (row["severity"], row["invariant"], row["topic"], *map(_number, (row["queue"], row["offset"])), row["detail"])
         for row in _first(digests.worst_first(violations))
@@ -146,7 +146,7 @@ def requests(rows: pa.Table | None) -> Section:
 
 
 def _of_replies(timed_out: int, calls: int, wrong: int, slowest_ms: float | None) -> str:
-    """The headline: how long replies took says little where some calls got none."""
+    """The headline. The duration of replies says little if some calls got none."""
     if wrong:
         return f"{formats.count(wrong)} wrong"
     if timed_out:
@@ -195,7 +195,7 @@ def delays(days: pa.Table | None, waiting: pa.Table | None) -> Section:
 
 
 def _of_lateness(p99s_ms: list[float], overdue: float, early: float) -> tuple[str, str, str]:
-    """Headline, verdict and tone: how late the delivered ones were says little while others wait."""
+    """Headline, verdict and tone. The lateness of delivered messages says little while others wait."""
     if early:
         return f"{formats.count(early)} early", "Some were delivered early, which must never happen.", "bad"
     if overdue:
@@ -225,7 +225,7 @@ def dead_letters(rows: pa.Table | None) -> Section:
 
 
 def cost(rows: pa.Table | None) -> Section:
-    title, about = "Cost", "What the table stores, what storing it costs, and what writing and reading it has cost."
+    title, about = "Cost", "The stored items, their storage cost, and the cost so far of writing and reading them."
     if rows is None:
         return _not_run(title, about, "cost")
     kinds = digests.by_kind(rows)
@@ -273,7 +273,7 @@ def _steps(rows: pa.Table, step_ms: int, value: str, function: str) -> list[tupl
 
 
 def _columns(*titles: str) -> list[Column]:
-    """Columns with these titles; a title that ends with `#` is that of a column of numbers."""
+    """Columns with these titles. A title that ends with `#` marks a column of numbers."""
     return [Column(title.removesuffix("#"), title.endswith("#")) for title in titles]
 
 

@@ -1,4 +1,4 @@
-"""The tables at one place: what they hold, and how a run changes them."""
+"""The tables at one place: their content, and the changes of a run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow.dataset as ds
 
 from spark.errors import BadInput
 from spark.files import Place
-from spark.tables.versions import FOLDER, Change, Part, Parts, Version, Versions
+from spark.tables.versions import FOLDER, Part, TableParts, TablesChange, Version, Versions
 
 SCRATCH = "_scratch"
-"""Folder of what a run keeps aside until it ends."""
+"""The folder for data that a run sets aside until it ends."""
 _LOCK, _WORKERS = "_lock", "_workers"
 _AT_WORK = b"at work"
 OURS = re.compile(r"_?[a-z][a-z_]*/(date|export|part)=[^/]+/([a-z_]+-)?[0-9a-f]{32}\.parquet")
@@ -34,7 +34,7 @@ class Tables:
 
     @property
     def workers_lock(self) -> str | None:
-        """A file here that each process of a run holds a lock on while it lives."""
+        """A local file that each process of a run locks while it lives."""
         return (self.root / _WORKERS).path if self.root.is_local else None
 
     def newest(self) -> Version:
@@ -50,7 +50,7 @@ class Tables:
     def path(self, table: str) -> str:
         return str(self.root / table)
 
-    def parts(self, table: str) -> Parts:
+    def parts(self, table: str) -> TableParts:
         return self.newest().parts(table)
 
     def places(self, version: Version, table: str, parts: Collection[str] | None = None) -> list[Place]:
@@ -73,7 +73,7 @@ class Tables:
     def arrow(
         self, table: str, schema: pa.Schema, parts: Collection[str] | None = None, where: pc.Expression | None = None
     ) -> pa.Table:
-        """The columns of `schema`, of the rows for which `where` holds. For what fits into memory."""
+        """The columns of `schema` of the rows for which `where` holds. They must fit into memory."""
         paths = self.places(self.demand(table), table, parts)
         if not paths:
             return schema.empty_table()
@@ -81,22 +81,22 @@ class Tables:
         rows = ds.dataset([place.located()[1] for place in paths], schema=schema, filesystem=files)
         return rows.to_table(filter=where)
 
-    def commit(self, change: Callable[[Version], Change] | Change) -> Version:
+    def commit(self, change: Callable[[Version], TablesChange] | TablesChange) -> Version:
         """Makes a new version. `change` may depend on the version before, see `Versions.commit`."""
         made = change if callable(change) else lambda _: change
         if not self.root.is_local:
             made = partial(self._demand_files, made)
         version, unnamed = self.versions.commit(made)
         if self._lock:
-            with suppress(OSError):  # it is done; what stays, the next run removes
+            with suppress(OSError):  # the commit is done; the next run removes the rest
                 self._remove(unnamed)
                 self.versions.forget(version.number)
         return version
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keeps other runs on this machine from these tables. If the last one died, removes what it left. Raises
-        `BadInput` if one is at work. In S3 nobody is kept out: there the versions alone tell runs apart."""
+        """Locks these tables against other runs on this machine, and removes the remains of a crashed run. Raises
+        `BadInput` if another run holds the lock. S3 has no lock: there only the versions separate runs."""
         if not self.root.is_local:
             self._begin()
             yield
@@ -145,7 +145,7 @@ class Tables:
         self.versions.forget(newest.number)
         return len(unnamed)
 
-    def _demand_files(self, change: Callable[[Version], Change], newest: Version) -> Change:
+    def _demand_files(self, change: Callable[[Version], TablesChange], newest: Version) -> TablesChange:
         """Raises `BadInput` if `tidy` has removed files of this run, because it took too long."""
         made = change(newest)
         parts = [(place, part.files) for place, part in made.put.items() if part] + [*made.added.items()]
@@ -156,13 +156,13 @@ class Tables:
         return made
 
     def _begin(self) -> None:
-        """Makes the first version, of no tables, before there are any files: so files without a version are not a run's
-        that has died, but tables whose versions were lost, and nobody may remove them."""
+        """Makes the first version, without tables, before any files. Files without a version are therefore not a
+        crashed run's but tables whose versions were lost, which nobody may remove."""
         if self.versions.newest().number or self._is_of_older_layout():
             return
         if any(OURS.fullmatch(each.name) for each in self.root.files()):
             raise BadInput(f"{self.root} has files of tables, but no version of them: {self.root / FOLDER} is missing")
-        self.commit(Change())
+        self.commit(TablesChange())
 
     def _is_of_older_layout(self) -> bool:
         return (self.root / "messages/_SUCCESS").size() is not None

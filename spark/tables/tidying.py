@@ -1,4 +1,4 @@
-"""Keeps the tables small: a day's many small files become few, and what no version names is removed."""
+"""Keeps the tables small: joins a day's many small files, and removes files that no version names."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from uuid import uuid4
 from spark.errors import BadInput
 from spark.files import Place, bundled
 from spark.tables.tables import OURS, SCRATCH, Tables
-from spark.tables.versions import FOLDER, Change, Part, Version
-from spark.tables.writing import PartWriter, Written, read_rows
+from spark.tables.versions import FOLDER, Part, TablesChange, Version
+from spark.tables.writing import PartWriter, WrittenPart, read_rows
 
 FILES_MAX = 8
-"""A partition may have so many small files."""
+"""The most small files of a partition before they are joined."""
 _SMALL_BYTES = 32 << 20
 _JOINED_BYTES_MAX = 256 << 20
 _CLOCK = ".now-"
 
-Group = tuple[str, list[str]]
-"""A partition, and the names of files in it that are to become one."""
-Joined = tuple[Group, list[Written]]
+SmallFiles = tuple[str, list[str]]
+"""A partition, and the names of its files to join into one."""
+Joined = tuple[SmallFiles, list[WrittenPart]]
 
 
-def small_parts(version: Version, table: str) -> list[Group]:
-    """What should be joined of the table."""
-    groups: list[Group] = []
+def small_parts(version: Version, table: str) -> list[SmallFiles]:
+    """The groups of files of the table to join."""
+    groups: list[SmallFiles] = []
     for name, part in sorted(version.parts(table).items()):
         small = [file for file in part.files if file.bytes < _SMALL_BYTES]
         if len(small) > FILES_MAX:
@@ -35,8 +35,8 @@ def small_parts(version: Version, table: str) -> list[Group]:
     return groups
 
 
-def joined(folder: Place, open_writer: Callable[[], PartWriter], group: Group) -> Joined:
-    """Writes the rows of a group anew. `folder`: of the table."""
+def joined(folder: Place, open_writer: Callable[[], PartWriter], group: SmallFiles) -> Joined:
+    """Writes the rows of a group to a new file. `folder`: of the table."""
     part, names = group
     writer = open_writer()
     for batch in read_rows([folder / part / name for name in names]):
@@ -44,10 +44,11 @@ def joined(folder: Place, open_writer: Callable[[], PartWriter], group: Group) -
     return group, writer.close()
 
 
-def replacement(table: str, results: Iterable[Joined]) -> Callable[[Version], Change]:
-    """The change that puts the joined files in the place of the small ones. It raises `BadInput` if these are gone."""
+def replacement(table: str, results: Iterable[Joined]) -> Callable[[Version], TablesChange]:
+    """The change that replaces the small files by the joined ones. It raises `BadInput` if the small files no longer
+    exist."""
 
-    def change(newest: Version) -> Change:
+    def change(newest: Version) -> TablesChange:
         parts = dict(newest.parts(table))
         for (name, names), written in results:
             old = parts[name]
@@ -55,7 +56,7 @@ def replacement(table: str, results: Iterable[Joined]) -> Callable[[Version], Ch
             if len(kept) + len(names) != len(old.files):
                 raise BadInput("another run has joined the same files; nothing is left to do")
             parts[name] = Part((*kept, *(each.file for each in written)), old.made_from)
-        return Change({(table, name): part for name, part in parts.items() if part != newest.parts(table)[name]})
+        return TablesChange({(table, name): part for name, part in parts.items() if part != newest.parts(table)[name]})
 
     return change
 

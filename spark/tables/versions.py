@@ -1,4 +1,4 @@
-"""Versions of the tables: which files they have, and how one version follows another."""
+"""Versions of the tables: their files, and the step from one version to the next."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FOLDER = "_versions"
 _LAYOUT = 2
 _NAME = re.compile(r"(\d{12})\.json")
 _KEPT = 10
-"""Versions that stay: for readers that are about to read them, and so that no commit that has slept finds an old number
-free, and succeeds unseen."""
+"""Versions that are kept: for readers about to read them, and so that a suspended commit cannot find an old number free
+and succeed unseen."""
 _TRIES_MAX = 100
 
 
@@ -32,7 +32,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A partition of a table. `made_from` tells what it was computed from, where that matters."""
+    """A partition of a table. `made_from`: the source that it was computed from, if that matters."""
 
     files: tuple[File, ...] = ()
     made_from: str = ""
@@ -45,9 +45,9 @@ class Part:
         return {"files": [[*file] for file in self.files], "made_from": self.made_from}
 
 
-class Parts(Mapping[str, Part]):
-    """The partitions of a table, by name. `spelled`: as the version's file has them. Each is parsed when somebody asks
-    for it: a run asks for a few, and years of days have many."""
+class TableParts(Mapping[str, Part]):
+    """The partitions of a table, by name. `spelled`: their form in the version's file. Each is parsed on access: a run
+    needs a few of many."""
 
     def __init__(self, spelled: Mapping[str, dict[str, Any]]) -> None:
         self.spelled = spelled
@@ -65,16 +65,16 @@ class Parts(Mapping[str, Part]):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """`tables`: by table, then by partition. Number 0: nothing was ever committed."""
+    """`tables`: by table, then by partition. Number 0: there was no commit."""
 
     number: int = 0
-    tables: Mapping[str, Parts] = field(default_factory=dict)
+    tables: Mapping[str, TableParts] = field(default_factory=dict)
 
-    def parts(self, table: str) -> Parts:
-        return self.tables.get(table, Parts({}))
+    def parts(self, table: str) -> TableParts:
+        return self.tables.get(table, TableParts({}))
 
     def named(self, places: Iterable[tuple[str, str]] | None = None) -> set[str]:
-        """The files of these partitions, each given with its table, or of all. By their path below the root."""
+        """The files of these partitions, each given with its table, or of all, by their path below the root."""
         if places is None:
             places = [(table, name) for table, parts in self.tables.items() for name in parts]
         return {
@@ -85,16 +85,15 @@ class Version:
 
 
 @dataclass(slots=True)
-class Change:
-    """`put`: partitions as they shall be, by table and partition; None: gone. `added`: files that join those which are
-    there."""
+class TablesChange:
+    """`put`: new partitions, by table and partition; None removes one. `added`: files added to the existing ones."""
 
     put: dict[tuple[str, str], Part | None] = field(default_factory=dict)
     added: dict[tuple[str, str], tuple[File, ...]] = field(default_factory=dict)
 
 
 class Versions:
-    """Of the tables at `root`. A version never changes: each is read once."""
+    """The versions of the tables at `root`. A version never changes, so each is read once."""
 
     def __init__(self, root: Place) -> None:
         self._root, self._folder = root, root / FOLDER
@@ -113,9 +112,9 @@ class Versions:
                 return self._read
         raise BadInput(f"{self._folder} cannot be read: versions come and go all the time")
 
-    def commit(self, change: Callable[[Version], Change]) -> tuple[Version, set[str]]:
-        """Makes the version that follows the newest one, whichever that is: `change` is asked again when another
-        commit has come first, and may raise. Returns the new version, and the files that it no longer names."""
+    def commit(self, change: Callable[[Version], TablesChange]) -> tuple[Version, set[str]]:
+        """Makes the version after the newest one. Calls `change` again if another commit came first; `change` may
+        raise. Returns the new version, and the files that it no longer names."""
         for _ in range(_TRIES_MAX):
             before = self.newest()
             made = change(before)
@@ -126,8 +125,7 @@ class Versions:
         raise BadInput(f"{self._root}: others commit all the time; run the job again")
 
     def forget(self, newest: int) -> None:
-        """Removes versions that nobody needs, and what is left of commits that died. Only for who is the only one that
-        commits."""
+        """Removes unneeded versions and the remains of crashed commits. Only for the sole committer."""
         for name in self._folder.names():
             is_old = _NAME.fullmatch(name) and f"{FOLDER}/{name}" not in self.kept(newest)
             if is_old or name.startswith(TEMPORARY):
@@ -142,14 +140,14 @@ class Versions:
 
     @staticmethod
     def path(number: int) -> str:
-        """Of a version, below the root."""
+        """The path of a version, below the root."""
         return f"{FOLDER}/{number:012}.json"
 
     def _place(self, number: int) -> Place:
         return self._root / self.path(number)
 
 
-def _changed(before: Version, change: Change) -> dict[str, Parts]:
+def _changed(before: Version, change: TablesChange) -> dict[str, TableParts]:
     tables = {table: dict(parts.spelled) for table, parts in before.tables.items()}
     for (table, name), part in change.put.items():
         parts = tables.setdefault(table, {})
@@ -158,9 +156,9 @@ def _changed(before: Version, change: Change) -> dict[str, Parts]:
             parts[name] = part.spelled()
     for (table, name), files in change.added.items():
         parts = tables.setdefault(table, {})
-        old = Parts(parts).get(name, Part())
+        old = TableParts(parts).get(name, Part())
         parts[name] = Part((*old.files, *files), old.made_from).spelled()
-    return {table: Parts(parts) for table, parts in tables.items()}
+    return {table: TableParts(parts) for table, parts in tables.items()}
 
 
 def _spelled(version: Version) -> bytes:
@@ -169,11 +167,11 @@ def _spelled(version: Version) -> bytes:
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
 
-def _tables(place: Place) -> dict[str, Parts]:
+def _tables(place: Place) -> dict[str, TableParts]:
     try:
         spelled = orjson.loads(place.read())
         if (layout := spelled["layout"]) != _LAYOUT:
             raise BadInput(f"{place} is of layout {layout}; this release reads layout {_LAYOUT}")
-        return {table: Parts(parts) for table, parts in spelled["tables"].items()}
+        return {table: TableParts(parts) for table, parts in spelled["tables"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadInput(f"{place} does not tell the files of the tables: {error}") from error

@@ -1,5 +1,5 @@
-"""Writes Parquet files of tables, in the task that has the rows. A file that a task has written counts when a version
-names it: what an attempt leaves that failed, or that nobody asked for any more, is never seen."""
+"""Writes Parquet files of tables, in the task that has the rows. A file counts only once a version names it, so the
+files of failed or superseded attempts are never seen."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from spark.files import Place
 from spark.tables.versions import File, Part
 
 _GROUP_BYTES = 32 << 20
-"""A row group has about as much, before it is packed."""
+"""The approximate size of a row group before compression."""
 _HELD_BYTES_MAX = 64 << 20
-"""Rows that wait until their row group is full, of all partitions together."""
+"""The bytes of rows that wait until their row group is full, over all partitions."""
 _COMPRESSION = {"compression": "zstd", "compression_level": 1}
 
 
-class Written(NamedTuple):
+class WrittenPart(NamedTuple):
     table: str
     part: str
     file: File
@@ -29,7 +29,7 @@ class Written(NamedTuple):
 
 class _ParquetWriter(pq.ParquetWriter):  # type: ignore[misc]  # PyArrow has no types
     def __del__(self) -> None:
-        """Does not finish the file: whoever has not closed it has failed, and nobody will name it."""
+        """Does not finish the file: a writer that has not closed it has failed, and no version will name it."""
 
 
 class PartWriter:
@@ -45,8 +45,8 @@ class PartWriter:
         *,
         is_named: bool = True,
     ) -> None:
-        """`repeated`: columns with few different values; only these are worth a dictionary. Empty: any may be.
-        `is_named`: whether a version may come to name the files; others need not outlive a power failure."""
+        """`repeated`: columns with few different values, which get a dictionary. Empty: all columns may. `is_named`:
+        whether a version may name the files; others need not survive a power failure."""
         self._root, self._table, self._order, self._is_named = root, table, order, is_named
         self._options = {**_COMPRESSION, "use_dictionary": list(repeated) or True}
         self._held: dict[tuple[str, str], list[pa.RecordBatch]] = {}
@@ -72,11 +72,11 @@ class PartWriter:
             self.add(rest.filter(pc.equal(days, pa.scalar(day, pa.date32()))), f"date={day}")
 
     def add_none(self, part: str, schema: pa.Schema) -> None:
-        """Makes a file without rows, for whoever reads the folder of a partition that has none."""
+        """Makes a file without rows, for readers of the folder of an empty partition."""
         self._rows[part, ""] = 0
         self._open[part, ""] = self._opened(part, "", schema)
 
-    def close(self) -> list[Written]:
+    def close(self) -> list[WrittenPart]:
         for to in list(self._held):
             self._flush(to)
         written = []
@@ -85,7 +85,7 @@ class PartWriter:
             place = self._root / self._table / part / name
             if self._is_named:
                 place.sync()  # before a version names it
-            written.append(Written(self._table, part, File(name, self._rows[part, prefix], place.size() or 0)))
+            written.append(WrittenPart(self._table, part, File(name, self._rows[part, prefix], place.size() or 0)))
         return written
 
     def _flush(self, to: tuple[str, str]) -> None:
@@ -121,7 +121,7 @@ def write_part(root: Place, table: str, part: str, rows: pa.Table) -> Part:
 
 
 def read_rows(paths: Iterable[Place], columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of these files, a batch at a time: never of two row groups, which may be large."""
+    """The rows of these files, a batch at a time. A batch never spans two row groups, which may be large."""
     for place in paths:
         files, path = place.located()
         with pq.ParquetFile(files.open_input_file(path)) as file:
@@ -129,8 +129,8 @@ def read_rows(paths: Iterable[Place], columns: list[str] | None = None) -> Itera
                 yield from file.iter_batches(row_groups=[group], columns=columns)
 
 
-def as_parts(written: Iterable[Written]) -> Mapping[tuple[str, str], tuple[File, ...]]:
-    """What tasks have written, by table and partition."""
+def as_parts(written: Iterable[WrittenPart]) -> Mapping[tuple[str, str], tuple[File, ...]]:
+    """The files that tasks have written, by table and partition."""
     grouped: dict[tuple[str, str], list[File]] = {}
     for table, part, file in written:
         grouped.setdefault((table, part), []).append(file)

@@ -1,1 +1,1 @@
-"""From rows to rows: no input, no output, no session."""
+"""Transforms rows to rows, without input, output or session."""

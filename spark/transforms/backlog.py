@@ -1,4 +1,4 @@
-"""The progress of groups, in the same terms and with the same numbers as the service shows it."""
+"""The progress of groups, in the terms and numbers of the service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark.transforms.audit.log import ends, entries, topics
 from spark.transforms.items import Items
 
 IDLE_CONSUMER_MS = 7 * 24 * 3_600_000
-"""A broadcast group drops a consumer that long after its last pop."""
+"""How long after its last pop a broadcast group drops a consumer."""
 
 _WHOSE = ["topic_id", "group_id", "consumer"]
 _PLACE = [*_WHOSE, "queue"]
@@ -54,7 +54,7 @@ def _places(items: Items, now_ms: int) -> DataFrame:
 
 
 def _consumers(items: Items, now_ms: int) -> DataFrame:
-    """The consumers of broadcast groups. A consumer is forgotten if it was idle for too long, or if none of its cursors
+    """The consumers of broadcast groups. A consumer is dropped if it was idle for too long, or if none of its cursors
     has an instant: these only count its dead letters."""
     seen = items["cursor"].where("cursor.consumer != ''").select("topic_id", "cursor.*")
     is_idle = F.max("at_ms") < now_ms - IDLE_CONSUMER_MS
@@ -89,7 +89,7 @@ def _bounds(items: Items, now_ms: int) -> DataFrame:
 
 
 def _with_position(standing: DataFrame) -> DataFrame:
-    """With `next` (without a cursor, the start of the group), `end`, and `untaken`: the first offset that nobody has
+    """With `next` (without a cursor, the start of the group), `end`, and `untaken`: the first offset that no pop has
     taken; null: there is none."""
     none = F.lit(0).cast("long")
     next_ = F.coalesce("next", F.get("starts", F.col("queue")), none)
@@ -132,8 +132,7 @@ def _as_retry(retry: Column) -> Column:
 
 def _with_counts(standing: DataFrame, now_ms: int) -> DataFrame:
     """With the counts of `schemas.BACKLOG`. Messages of expired leases, due retries and messages set aside count as
-    ready; messages that expired before anybody took them do not. Of a forgotten consumer only the dead letters
-    count."""
+    ready; messages that expired before a pop took them do not. For a dropped consumer, only the dead letters count."""
     none, owing, noted = F.lit(0).cast("long"), F.col("owing"), F.col("noted")
     holds = ~F.col("is_forgotten")
 

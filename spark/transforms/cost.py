@@ -1,5 +1,5 @@
-"""The cost of items: their storage, and the units that they have used, where an export shows them. docs/pipeline.md has
-the rules, and lists what cannot be known."""
+"""The cost of items: their storage, and the units that they have used, if an export shows them. docs/pipeline.md has
+the rules and their limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ITEM_OVERHEAD_BYTES = 100
 """The bytes that DynamoDB adds to each item where it bills storage."""
 GB = 1_000_000_000
 POP_WRITES = 2
-"""A claim and an ack. (An ack that rides along in the next pop costs nothing: then it is half.)"""
+"""A claim and an ack. (An ack in the next pop costs nothing, which halves this.)"""
 POP_READS = 3
 """Cursors and segments, without payloads."""
 IN_TRANSACTION = 2
@@ -40,7 +40,7 @@ class Prices:
 
 
 def cost(items: Items, prices: Prices, pop_size: int) -> DataFrame:
-    """`schemas.COST`. `pop_size`: how many messages a pop is taken to bring."""
+    """`schemas.COST`. `pop_size`: the assumed number of messages in a pop."""
     named = F.broadcast(topics(items).select("topic_id", "topic"))
     groups = items["group"].select("topic_id", "group.group_id", F.col("group.name").alias("named"), "group.starts")
     readers = groups.groupBy("topic_id").agg(F.count("*").alias("readers"))

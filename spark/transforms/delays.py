@@ -37,7 +37,7 @@ def lateness(late: DataFrame) -> DataFrame:
 
 
 def histogram(late: DataFrame) -> DataFrame:
-    """`schemas.LATENESS_HISTOGRAM`, by topic and `date`: bars without messages are left out."""
+    """`schemas.LATENESS_HISTOGRAM`, by topic and `date`, without empty bars."""
     bounds = F.array(*[F.lit(bound).cast("long") for bound in BOUNDS_MS])
     bar = F.size(F.filter(bounds, lambda bound: bound <= F.col("late_ms")))
     counted = late.groupBy(*_DAY, bar.alias("bar")).agg(F.count("*").alias("messages"))

@@ -1,4 +1,4 @@
-"""Requests: what became of them, and how long each step took."""
+"""The outcomes of requests, and the duration of each step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark.transforms.traffic import MINUTE_MS, only_between
 
 HOUR_MS = 3_600_000
 KEPT_MS = 25 * HOUR_MS
-"""The service keeps a reply, or the note of a time-out, for so long after the call's deadline: an hour in which it can
-be fetched, and a day."""
+"""How long after the call's deadline the service keeps a reply or a time-out: an hour in which clients can fetch it,
+and a day."""
 TIMEOUT_MS_MAX = HOUR_MS
 
 _ACCURACY = 10_000
@@ -25,7 +25,7 @@ _TOPIC = ["topic", "topic_id"]
 
 
 def calls(messages: DataFrame, items: Items, moment: Moment) -> DataFrame:
-    """A row for each call whose reply the service still keeps, if there was one: `topic`, `topic_id`, `asked_at_ms`,
+    """A row for each call whose reply, if any, the service still keeps: `topic`, `topic_id`, `asked_at_ms`,
     `taken_at_ms`, `replied_at_ms` (null: not known, or it did not happen), `is_timed_out`, `is_late`, `is_orphaned`.
 
     `messages`: rows of `schemas.MESSAGES`, which may be more than the export has. Calls of deleted topics are left
@@ -48,7 +48,7 @@ def calls(messages: DataFrame, items: Items, moment: Moment) -> DataFrame:
 
 
 def asked_from_ms(moment: Moment) -> int:
-    """A request that was asked before then is not counted."""
+    """Requests sent before this instant do not count."""
     return moment.now_ms - KEPT_MS - TIMEOUT_MS_MAX
 
 
@@ -59,7 +59,7 @@ def nonce(correlation_id: Column) -> Column:
 
 
 def _replies(items: Items) -> DataFrame:
-    """The replies, and the notes of time-outs."""
+    """The replies and time-outs."""
     is_reply = F.col("reply.entry").isNotNull()
     return items["reply"].select(
         "topic_id",

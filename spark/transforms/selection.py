@@ -48,15 +48,15 @@ def in_order(messages: DataFrame) -> DataFrame:
     in order, even if the key moved to another queue when its topic grew."""
     before = Window.partitionBy("topic_id", "queue").orderBy("offset").rowsBetween(Window.unboundedPreceding, 0)
     times = messages.select(*_PLACE, "stored_at_ms", F.max("stored_at_ms").over(before).alias("_by"))
-    held_up = times.where("_by > stored_at_ms").select(*_PLACE, "_by")  # few: those that a clock ahead came before
+    held_up = times.where("_by > stored_at_ms").select(*_PLACE, "_by")  # few: a clock ahead came before
     timed = messages.join(held_up.hint("shuffle_hash"), _PLACE, "left")
     by = F.coalesce("_by", "stored_at_ms")
     return timed.orderBy(by, *_PLACE).select(*messages.columns)
 
 
 def newest_of_keys(messages: DataFrame) -> DataFrame:
-    """The last message of each key of each topic: within a queue by offset, even where clocks say otherwise; where a
-    key has moved to another queue of a topic that grew, by time. Messages without a key are left out. There are no
+    """The last message of each key of each topic: within a queue by offset, even if clocks disagree; by time if a
+    growing topic moved the key to another queue. Messages without a key are left out. There are no
     tombstones: a key that was used once has a last message for good."""
     keyed = messages.where("key is not null")
     at = F.struct("stored_at_ms", "queue", "offset")

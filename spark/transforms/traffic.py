@@ -1,5 +1,5 @@
-"""When messages were stored, and how evenly they lie in the queues: from rows of `schemas.MESSAGES`. All by day: rows
-have the `date` of their messages, beside the columns of their schema."""
+"""When messages were stored, and how evenly they are spread over the queues, from rows of `schemas.MESSAGES`. All by
+day: rows have the `date` of their messages, beside the columns of their schema."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MINUTE_MS = 60_000
 SECOND_MS = 1000
 
 PARTITION_UNITS = 1000
-"""Write units a second that one partition key carries: the log of a queue has one."""
+"""Write units a second of one partition key, such as the log of a queue."""
 UNITS_PER_APPEND = 2
-"""An append is charged the whole segment: one unit up to a kilobyte, two where the last entry goes beyond it."""
+"""DynamoDB charges an append for the whole segment: one unit up to a kilobyte, two if the last entry exceeds it."""
 TARGET_LOAD = 0.5
-"""The share of those units that a queue may use in its busiest second, so that retries and growth have room."""
+"""The share of those units that a queue should use in its busiest second, to leave room for retries and growth."""
 APPENDS_PER_SECOND = int(PARTITION_UNITS * TARGET_LOAD / UNITS_PER_APPEND)
 QUEUES_MAX = 128
 
@@ -62,8 +62,8 @@ def hot_keys(messages: DataFrame, top: int) -> DataFrame:
 
 
 def skew(messages: DataFrame, topics: DataFrame) -> DataFrame:
-    """How evenly messages lie in the queues of each topic that has any: `schemas.SKEW`. `topics`: `topic_id` and
-    `queues` of the existing topics; a deleted topic has the queues that its messages are in.
+    """How evenly messages are spread over the queues of each topic: `schemas.SKEW`. `topics`: `topic_id` and `queues`
+    of the existing topics; for a deleted topic, the queues of its messages count.
 
     The suggested number of queues is the one that would take the appends of the busiest second of any queue, times
     `queues`, at `APPENDS_PER_SECOND` each. It is never below `queues`."""

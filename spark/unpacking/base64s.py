@@ -16,10 +16,10 @@ _UNPAD = bytes.maketrans(b"=", b"A")
 
 
 def decoded(texts: pa.StringArray) -> pa.BinaryArray:
-    """The bytes of each text; null stays null. Raises `ValueError` when one is no base64.
+    """The bytes of each text; null stays null. Raises `ValueError` if a text is not base64.
 
-    All texts are decoded as one: each is padded to a multiple of four letters, so none reaches into the next. What
-    the padding stood for is left out afterwards."""
+    All texts are decoded as one: each is padded to a multiple of four letters, so none reaches into the next. It drops
+    the bytes of the padding afterwards."""
     texts = texts if isinstance(texts, pa.Array) else texts.combine_chunks()
     offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, texts.offset * 4)
     if np.any(np.diff(offsets) % 4):

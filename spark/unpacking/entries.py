@@ -1,5 +1,5 @@
-"""Items to packed messages, many at once: the entries of segments, and payload items, as record
-batches of `item_schemas.PACKED`: flat and narrow, for there are very many."""
+"""Converts items to packed messages, many at once: the entries of segments, and payload items, as record batches of
+`item_schemas.PACKED`, which are flat and narrow since there are very many."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Packed messages of many entries, inflated at once, on Arrow's own buffers.
 
-The service compresses messages to frames of zstd that all look alike: a header that tells the size, and one block.
-Of such frames the size and the end can be told without a call for each. All others are `ALONE`."""
+The service compresses messages to zstd frames of one form: a header with the size, and one block. This module finds the
+size and the end of such frames without a call for each. All other frames are `ALONE`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import zstandard
 Numbers = npt.NDArray[Any]
 
 ALONE = -1
-"""In the place of a size: these data must be inflated, and checked, by themselves."""
+"""In place of a size: these data must be inflated and checked alone."""
 
 _MAGIC = 0xFD2FB528
 _HEADERS = {_MAGIC | descriptor << 32: size_bytes for descriptor, size_bytes in ((0x20, 1), (0x60, 2), (0xA0, 4))}
-"""How headers begin that have nothing but the size, and the bytes that it takes."""
+"""The prefixes of headers that have only the size, and the bytes that it takes."""
 _HEADER_BYTES = 5
 _SIZE_BASE = 256
-"""What a size of two bytes counts from."""
+"""The base of a size of two bytes."""
 _BLOCK_BYTES_MAX = 128 << 10
 """The most that one block inflates to."""
 _BLOCK_HEADER_BYTES = 3

@@ -4,8 +4,8 @@ There are two parsers for the same lines. `_parsed_in_bulk` hands a whole block 
 Arrow needs the name of every field that a line may have. Those of a message are known (see docs/table.md), but the
 names of its properties are free. So `_parsed_by_line` reads blocks with new names; `PackedLines` keeps these names by
 topic, and later blocks of that topic are parsed in bulk. With very many names, a column for each is slower than a line
-for each message: a topic that has them is parsed line by line, and others apart from it.
-tests/spark/test_packed_lines.py compares the two.
+for each message: such a topic is parsed line by line, separately from others. tests/spark/test_packed_lines.py compares
+the two.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _FIELDS = {**dict.fromkeys("bBktiq", pa.string()), **dict.fromkeys("lsu", pa.int
 _NAMES_MAX = 64
 """Beyond this, a column for each name costs more than a line for each message."""
 _LINES_APART = 1_000
-"""For fewer lines it does not pay to parse those with few names apart."""
+"""For fewer lines, parsing those with few names separately does not pay off."""
 _LINE_END = ord("\n")
 
 
 class TooManyNames(ValueError):
-    """These topics have too many names of properties together; apart, some may be parsed in bulk."""
+    """These topics together have too many names of properties; separately, some may be parsed in bulk."""
 
 
 class PackedLines:

@@ -23,7 +23,7 @@ from spark.unpacking import frames
 from spark.unpacking.message_lines import Columns, PackedLines
 
 ReadBlob = Callable[[str, bytes], bytes | None]
-"""Topic id and entry id of a body in S3 -> the packed messages; None: it is not there."""
+"""Topic id and entry id of a body in S3 -> the packed messages; None: it is missing."""
 
 _BLOCK_BYTES_MAX = 4 << 20
 """Packed messages that are parsed at once."""
@@ -44,7 +44,7 @@ _lines = PackedLines()
 _FAILURES = (ValueError, TypeError, AttributeError, KeyError, OverflowError, pa.ArrowException, zstandard.ZstdError)
 _DAY_MS = 24 * 60 * 60 * 1000
 _LAST_DAY = 2_932_896
-"""The end of the year 9999: what Spark and Python can show."""
+"""The end of the year 9999, the last that Spark and Python can show."""
 _ID_BEFORE_DUE = 19
 """The letters that precede the due time in the id of a message that waited: the entry's id, the queue, `t`."""
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -107,7 +107,7 @@ def _inflated(zstd: zstandard.ZstdDecompressor, packed: bytes) -> bytes:
 
 
 def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> bytes:
-    """Fetches the entry's data. Raises `ValueError` with the reason if there are none."""
+    """Fetches the entry's data. Raises `ValueError` with the reason if they are missing."""
     pieces = entries["pieces"][at].as_py()
     if pieces != 0:
         raise ValueError(f"not all of the {pieces} payload items of the entry are in the export")
@@ -120,8 +120,8 @@ def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> by
 
 
 def _messages(entries: pa.RecordBatch, blocks: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-    """The messages of these blocks of lines, one for each entry. If they cannot be read together, those of half the
-    topics are read apart, and at last each entry."""
+    """The messages of these blocks of lines, one for each entry. If reading them together fails, it reads half the
+    topics at a time, and in the end each entry alone."""
     if not blocks:
         return
     try:

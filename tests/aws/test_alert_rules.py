@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from infra.stage import INFRA
+from infra.templates import INFRA
 from tests.support.emulators import absent
 
 RULES, CASES = INFRA / "alerts.yaml", Path(__file__).with_name("alerts.yaml")

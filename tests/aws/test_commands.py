@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from infra import tokens
+from infra import deployed
 from infra.__main__ import main
 from tests.support.ministack import Ministack
 
@@ -104,7 +104,7 @@ def test_a_token_is_made_where_the_stage_is_and_not_where_the_shell_points(monke
         monkeypatch.setenv(name, "before")  # so that it is restored
     aws = Mock(region="eu-central-1")
     aws.client().get_function_configuration.return_value = {"Environment": {"Variables": {"DECANT_TABLE": "deployed"}}}
-    tokens._act_as(aws, "api")
+    deployed._act_as(aws, "api")
     ours = {name: value for name, value in os.environ.items() if name.startswith("DECANT_")}
     assert ours == {"DECANT_TABLE": "deployed", "DECANT_LOG": "off"}
     assert "AWS_ENDPOINT_URL_DYNAMODB" not in os.environ

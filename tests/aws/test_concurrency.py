@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from infra import concurrency, deploying
-from infra.addresses import Addresses
-from infra.errors import Stop
+from infra.console import Stop
+from infra.deployed import Addresses
 from infra.packaging import Package, complete
 from infra.stage import STAGES, Stage, read_stage
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chalicelib import VERSION
-from infra.commit import commit
+from infra.packaging import commit
 from tests.support.deployment import SIGNING_KEYS, Deployment, deploy, new_token, run
 from tests.support.ministack import ROOT
 

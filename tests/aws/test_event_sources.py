@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra.merging import load
-from infra.stage import INFRA
+from infra.templates import INFRA, load
 from tests.support.deployment import Deployment, deploy
 
 SOURCES = ("dynamodb", "eventbridge", "kinesis", "s3", "sns", "sqs")

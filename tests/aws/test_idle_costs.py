@@ -11,9 +11,9 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.doors.functions import SWEEPS
-from infra.alarms import ALARM
 from infra.packaging import Package, complete
 from infra.stage import read_stage
+from infra.templates import ALARM
 from tests.support.client import Client
 from tests.support.ministack import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra import leftovers
-from infra.stack import Change
+from infra.stack import ResourceChange
 from tests.support.deployment import SIGNING_KEYS, run
 from tests.support.ministack import Ministack
 
@@ -68,13 +68,22 @@ def test_what_is_left_is_told_and_taken_in_again(
 @pytest.mark.parametrize(
     ("changes", "ends"),
     [
-        ([Change("Import", leftovers.TABLE, "Table"), Change("Add", leftovers.SECRET, "SigningKeys")], True),
-        ([Change("Add", leftovers.TABLE, "Table"), Change("Add", leftovers.SECRET, "SigningKeys")], False),
-        ([Change("Import", leftovers.TABLE, "Table")], False),
+        (
+            [
+                ResourceChange("Import", leftovers.TABLE, "Table"),
+                ResourceChange("Add", leftovers.SECRET, "SigningKeys"),
+            ],
+            True,
+        ),
+        (
+            [ResourceChange("Add", leftovers.TABLE, "Table"), ResourceChange("Add", leftovers.SECRET, "SigningKeys")],
+            False,
+        ),
+        ([ResourceChange("Import", leftovers.TABLE, "Table")], False),
     ],
 )
 def test_new_keys_for_a_table_of_before_are_told(
-    changes: list[Change], ends: bool, capsys: pytest.CaptureFixture[str]
+    changes: list[ResourceChange], ends: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leftovers.tell_of_keys(changes)
     assert ("access keys of SQS and MQ clients end" in capsys.readouterr().err) is ends

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import Stop
-from infra.merging import load, merged
+from infra.console import Stop
+from infra.templates import load, merged
 
 
 def _loaded(folder: Path, text: str) -> dict[str, object]:

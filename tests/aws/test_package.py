@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 from zstandard import backend_c  # type: ignore[attr-defined]
 
-from infra import commit as committed
-from infra import packaging, slimming
-from infra.packaging import MACHINE, Package
-from infra.slimming import is_wanted, loadable
+from infra import packaging
+from infra.packaging import MACHINE, Package, is_wanted, stripped
 from tests.support.ministack import ROOT
 
 PACKAGE_BYTES_MAX = 5_000_000
@@ -51,18 +49,18 @@ def _git_folder() -> str:
 
 
 def test_a_commit_is_unknown_without_its_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committed, "ROOT", tmp_path)
-    assert committed.commit() == ""
+    monkeypatch.setattr(packaging, "ROOT", tmp_path)
+    assert packaging.commit() == ""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert committed.commit() == ""
+    assert packaging.commit() == ""
 
 
 def test_what_is_kept_is_made_anew_when_other_files_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaging, "_pip", lambda site: packaging._write(site / "some.py", b""))
     kept = packaging.install(tmp_path)
     assert packaging.install(tmp_path) == kept
-    (tmp_path / "slimming.py").write_text("LEFT_OUT = ()")
-    monkeypatch.setattr(slimming, "__file__", str(tmp_path / "slimming.py"))
+    (tmp_path / "packaging.py").write_text("LEFT_OUT = ()")
+    monkeypatch.setattr(packaging, "__file__", str(tmp_path / "packaging.py"))
     assert packaging.install(tmp_path) != kept
 
 
@@ -145,7 +143,7 @@ def test_symbols_are_cut_off_a_binary() -> None:
     whole = Path(backend_c.__file__).read_bytes()
     if not whole.startswith(b"\x7fELF"):
         pytest.skip("the binaries of this machine are no ELF files")
-    cut = loadable(whole)
+    cut = stripped(whole)
     assert len(cut) < len(whole) / 5
     assert cut[64:] == whole[64 : len(cut)]
-    assert loadable(cut) == cut
+    assert stripped(cut) == cut

@@ -27,9 +27,8 @@ from chalicelib.core.store.dynamodb import boto
 from chalicelib.core.upkeep import rounds
 from chalicelib.core.upkeep import sweeps as upkeep
 from chalicelib.doors.sqs.registry import moves_of, queues_of
-from chalicelib.push.outside import Answer
-from infra.merging import load, merged
-from infra.stage import PARTS
+from chalicelib.push.outside import ConsumerResponse
+from infra.templates import PARTS, load, merged
 from tests.http import test_on_every_store as on_every_store
 from tests.sqs.client import queue
 from tests.support import moto_aws
@@ -272,7 +271,7 @@ def recorder(template: Any) -> Recorder:
 def told(story: Callable[..., object], store: Store, clock: Clock, recorder: Recorder) -> None:
     """One after another, on one clock."""
     moto_aws.empty(TABLE)
-    outside = replace(Consumer([Answer(200)] * 9).outside(), wake=recorder.wake)
+    outside = replace(Consumer([ConsumerResponse(200)] * 9).outside(), wake=recorder.wake)
     client = ColdClient(store, clock, uuid4().int, outside)  # type: ignore[arg-type]
     wanted = inspect.signature(story).parameters
     given: dict[str, Any] = {"client": client, "store": store, "clock": clock}

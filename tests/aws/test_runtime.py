@@ -19,7 +19,7 @@ import pytest
 
 from chalicelib import VERSION
 from chalicelib.core.base.limits import BODY_BYTES_MAX
-from infra.commit import commit
+from infra.packaging import commit
 from tests.support import events, runtime_api
 from tests.support.events import FRONTS, Json, Sent
 from tests.support.ministack import ROOT, Ministack, tool

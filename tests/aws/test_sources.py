@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra.errors import Stop
-from infra.merging import load
-from infra.sources import check
-from infra.stage import INFRA
+from infra.console import Stop
+from infra.event_sources import check
+from infra.templates import INFRA, load
 
 EXAMPLES = sorted(path for path in (INFRA / "examples").glob("*.yaml") if "DECANT_INGEST" in path.read_text())
 each_example = pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])

@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from infra import deploying
-from infra.errors import Stop
-from infra.naming import with_names
-from infra.stack import Change, Ending, Event, Stack
+from infra.console import Stop
+from infra.stack import Ending, ResourceChange, Stack, StackEvent
+from infra.templates import with_names
 from tests.support.ministack import Ministack
 
 QUEUE = {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": 30}}
@@ -37,10 +37,10 @@ class Playground:
         self._s3 = ministack.client("s3")
         self._s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         self.stack = Stack(ministack.client("cloudformation"), name)
-        self.events: list[Event] = []
+        self.events: list[StackEvent] = []
         self._proposed = 0
 
-    def propose(self, **resources: object) -> list[Change]:
+    def propose(self, **resources: object) -> list[ResourceChange]:
         self._proposed += 1
         return self.stack.propose(f"c{self._proposed}", self.upload(**resources), {"stage": "test"})
 
@@ -70,15 +70,15 @@ def playground(ministack: Ministack, request: pytest.FixtureRequest) -> Iterator
 
 def test_a_stack_is_made_changed_and_found_unchanged(playground: Playground) -> None:
     assert not playground.stack.exists()
-    assert playground.propose(Queue=QUEUE) == [Change("Add", "AWS::SQS::Queue", "Queue")]
+    assert playground.propose(Queue=QUEUE) == [ResourceChange("Add", "AWS::SQS::Queue", "Queue")]
     assert not playground.stack.exists()
     assert playground.execute().is_success
     assert [kind for kind, name, _ in playground.stack.resources() if name == "Queue"] == ["AWS::SQS::Queue"]
     assert playground.propose(Queue=QUEUE) == []
     more = {**QUEUE, "Properties": {"VisibilityTimeout": 60}}
     assert set(playground.propose(Queue=more, Other=QUEUE)) == {
-        Change("Modify", "AWS::SQS::Queue", "Queue"),
-        Change("Add", "AWS::SQS::Queue", "Other"),
+        ResourceChange("Modify", "AWS::SQS::Queue", "Queue"),
+        ResourceChange("Add", "AWS::SQS::Queue", "Other"),
     }
     playground.events.clear()
     assert playground.execute().status == "UPDATE_COMPLETE"
@@ -132,7 +132,7 @@ def test_a_table_is_kept_and_taken_in_again(playground: Playground, ministack: M
     ending = playground.delete()
     skipped = [event.physical for event in ending.events if event.status == "DELETE_SKIPPED"]
     assert skipped == [playground.stack.name]
-    assert playground.propose(Table=TABLE) == [Change("Import", "AWS::DynamoDB::Table", "Table")]
+    assert playground.propose(Table=TABLE) == [ResourceChange("Import", "AWS::DynamoDB::Table", "Table")]
     assert playground.execute().is_success
     assert dynamodb.scan(TableName=playground.stack.name)["Items"] == [{"pk": {"S": "kept"}}]
 
@@ -140,17 +140,17 @@ def test_a_table_is_kept_and_taken_in_again(playground: Playground, ministack: M
 @pytest.mark.parametrize(
     ("change", "loses"),
     [
-        (Change("Remove", "AWS::DynamoDB::Table", "Table"), True),
-        (Change("Replace", "AWS::S3::Bucket", "Bodies"), True),
-        (Change("Remove", "AWS::SQS::Queue", "OrdersQueue"), True),
-        (Change("Remove", "AWS::Kinesis::Stream", "ClicksStream"), True),
-        (Change("Remove", "AWS::SecretsManager::Secret", "SigningKeys"), True),
-        (Change("Modify", "AWS::DynamoDB::Table", "Table"), False),
-        (Change("Import", "AWS::DynamoDB::Table", "Table"), False),
-        (Change("Replace", "AWS::Lambda::Function", "Pop"), False),
+        (ResourceChange("Remove", "AWS::DynamoDB::Table", "Table"), True),
+        (ResourceChange("Replace", "AWS::S3::Bucket", "Bodies"), True),
+        (ResourceChange("Remove", "AWS::SQS::Queue", "OrdersQueue"), True),
+        (ResourceChange("Remove", "AWS::Kinesis::Stream", "ClicksStream"), True),
+        (ResourceChange("Remove", "AWS::SecretsManager::Secret", "SigningKeys"), True),
+        (ResourceChange("Modify", "AWS::DynamoDB::Table", "Table"), False),
+        (ResourceChange("Import", "AWS::DynamoDB::Table", "Table"), False),
+        (ResourceChange("Replace", "AWS::Lambda::Function", "Pop"), False),
     ],
 )
-def test_changes_that_leave_messages_behind_are_known(change: Change, loses: bool) -> None:
+def test_changes_that_leave_messages_behind_are_known(change: ResourceChange, loses: bool) -> None:
     assert change.loses_messages is loses
 
 

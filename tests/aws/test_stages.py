@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.emulating import ANY, METHODS, for_emulators
-from infra.errors import Stop
+from infra.console import Stop
 from infra.packaging import complete
 from infra.stage import STAGES, Stage, read_stage
+from infra.templates import ANY, METHODS, for_emulators
 
 
 def _stage(folder: Path, text: str) -> Stage:

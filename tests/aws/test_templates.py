@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from infra.fronts import ANY, UNKNOWN, WAITS
 from infra.packaging import Package, complete
 from infra.stack import WITH_MESSAGES
-from infra.stage import ACCESSES, INFRA, Stage, read_stage
+from infra.stage import ACCESSES, Stage, read_stage
+from infra.templates import ANY, CATCH_ALL, INFRA, WAITS
 from tests.support.ministack import ROOT, tool
 
 EXAMPLES = INFRA / "examples"
@@ -121,7 +121,7 @@ def test_each_function_has_a_name_a_log_group_and_rights_of_its_own(resources: d
 
 def test_what_waits_has_functions_of_its_own(resources: dict[str, Any]) -> None:
     paths = resources["RestAPI"]["Properties"]["DefinitionBody"]["paths"]
-    assert {*WAITS, *UNKNOWN} <= {*paths}
+    assert {*WAITS, *CATCH_ALL} <= {*paths}
     for path, methods in paths.items():
         uri = methods[ANY]["x-amazon-apigateway-integration"]["uri"]["Fn::Sub"]
         assert f"${{{WAITS.get(path, 'APIHandler')}.Arn}}" in uri

@@ -15,7 +15,7 @@ from chalicelib.api import Api
 from chalicelib.core.base.limits import KIB
 from chalicelib.core.base.runtime import system
 from chalicelib.core.store import Keys, Range
-from chalicelib.core.store.dynamodb import table
+from chalicelib.core.store.dynamodb import boto
 from chalicelib.core.store.dynamodb.boto import Boto
 from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.core.table.writes import Key
@@ -70,7 +70,7 @@ class Bill:
 @pytest.fixture
 def emulated(dynoxide: str) -> tuple[DynamoStore, Bill]:
     client = emulators.client_of(dynoxide)
-    table.ensure(client, "budgets")
+    boto.ensure(client, "budgets")
     return DynamoStore(Boto(client), "budgets", system()), Bill(client)
 
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import crowds, many, servers
 from chalicelib.api import Api
 from chalicelib.core.base.runtime import system
-from chalicelib.core.store.dynamodb import boto, table
+from chalicelib.core.store.dynamodb import boto
 from chalicelib.core.store.dynamodb.client import open_client
 from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.service import Service
@@ -40,7 +40,7 @@ def test_a_writer_that_has_a_queue_to_itself_pays_a_unit_a_message(
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynoxide)
     monkeypatch.setattr(servers, "TABLE", "scale")
-    table.ensure(boto.connect("dynamodb"), servers.TABLE)
+    boto.ensure(boto.connect("dynamodb"), servers.TABLE)
     api = Api(Service(DynamoStore(open_client(system(), os.environ), servers.TABLE, system()), system()))
     api.put_topic("t", {"queues": 1})
     written = crowds.write("t", threads=1, keys=1, at_s=0, seconds=0.3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from chalicelib.core.requests.arrivals import PAUSE_MS_MAX, PAUSE_MS_MIN, TOGETHER_MAX, Arrivals
+from chalicelib.core.requests.asking import PAUSE_MS_MAX, PAUSE_MS_MIN, TOGETHER_MAX, Arrivals
 from chalicelib.core.table.writes import Key
 from tests.support.clock import Clock
 

@@ -110,7 +110,7 @@ class History:
         until_ms, noted_ms = self.now + self.chance.choice((5, 500)), self.chance.choice((None, self.now))
         tokens = Tokens(self.token(), self.token)
         change = take(picked, seen, [], tokens, until_ms, is_exact=False, noted_ms=noted_ms)
-        change += steps.prune(seen, self.now) + steps.popped(None, self.now)
+        change += steps.prune(seen, self.now) + steps.note_pop(None, self.now)
         live = {token for token, lease in self.cursor.leases.items() if lease.deadline > self.now}
         if change.tokens and self.apply(steps.write(seen, change), picked.offsets(seen)):
             for token in change.tokens:
@@ -167,7 +167,7 @@ class History:
         if not lease:
             return
         buried = {lease.start + index for index in indexes}
-        if self.apply(steps.write(seen, steps.buried([(lease, indexes)], len(indexes))), buried):
+        if self.apply(steps.write(seen, steps.bury([(lease, indexes)], len(indexes))), buried):
             assert all(before[offset] == lease.token for offset in buried)
             assert self.fates() == before | dict.fromkeys(buried, SETTLED)
 
@@ -249,8 +249,8 @@ def test_a_cursor_is_read_as_it_is_stored() -> None:
     assert (Cursor.or_none(item), Cursor.or_none({}), Cursor.or_none(None)) == (whole, None, None)
     assert Cursor.of(bare) == Cursor(KEY, 3, 7, {}, dead=2, claims=8)
     assert ("t" in Cursor.of(item).leases, "u" in Cursor.of(item).leases) == (True, False)
-    assert Cursor.fresh(KEY, 7, 1) == Cursor(KEY, 0, 7, {}, purged_at_ms=1, stands=False)
-    assert whole.to_be_made(1, 2, "bob") is whole
+    assert Cursor.fresh(KEY, 7, 1) == Cursor(KEY, 0, 7, {}, purged_at_ms=1, exists=False)
+    assert whole.as_created(1, 2, "bob") is whole
 
 
 def test_new_cursors_are_those_of_their_consumer() -> None:
@@ -313,12 +313,12 @@ def test_messages_are_leased_or_waiting_until_they_are_due() -> None:
 
 def test_a_cursor_is_read_as_it_was_made_and_as_the_last_pop_left_it() -> None:
     group = replace(GROUP, starts=[7], purged_at_ms=5)
-    made = completed(group, [0], [])[0].to_be_made(3, 4, "ann")
-    assert made == Cursor(made.key, 3, 7, {}, None, 4, "ann", purged_at_ms=5, stands=False)
+    made = completed(group, [0], [])[0].as_created(3, 4, "ann")
+    assert made == Cursor(made.key, 3, 7, {}, None, 4, "ann", purged_at_ms=5, exists=False)
     item = after(None, steps.create(made)) or {}
-    assert Cursor.of(item) == replace(made, stands=True)
-    item = after(item, steps.write(made, steps.popped("bob", 9, "z"))) or {}
-    popped = replace(made, stands=True, last_pop_at_ms=9, last_consumer_id="bob", last_zone=("z", 9), claims=1)
+    assert Cursor.of(item) == replace(made, exists=True)
+    item = after(item, steps.write(made, steps.note_pop("bob", 9, "z"))) or {}
+    popped = replace(made, exists=True, last_pop_at_ms=9, last_consumer_id="bob", last_zone=("z", 9), claims=1)
     assert Cursor.of(item) == popped
     noted = note(popped, 10)
     assert [noted.landed(before) for before in ({**item, "at": 10}, item, {})] == [True, False, False]
@@ -336,7 +336,7 @@ def test_a_claim_tends_many_leases_a_due_page_and_used_up_messages() -> None:
 
 def test_a_write_demands_the_epoch_that_was_read() -> None:
     item = after(None, steps.create(Cursor(KEY, 3, 0, {}))) or {}
-    writes = [steps.write(Cursor(KEY, epoch, 0, {}), steps.popped(None, 9)) for epoch in (2, 3, 4)]
+    writes = [steps.write(Cursor(KEY, epoch, 0, {}), steps.note_pop(None, 9)) for epoch in (2, 3, 4)]
     assert [all(holds(guard, item) for guard in write.guards) for write in writes] == [False, True, False]
 
 
@@ -388,8 +388,8 @@ def test_messages_whose_lease_was_extended_meanwhile_are_not_buried() -> None:
     assert history.apply(claimed(history.item, "t"))
     seen, lease = history.cursor, history.cursor.leases["t"]
     assert history.apply(steps.write(seen, steps.prolong(lease, lease.deadline + 1)))
-    assert not history.apply(steps.write(seen, steps.buried([(lease, [0])], 1)))
-    assert history.apply(steps.write(seen, steps.buried([(replace(lease, deadline=UNKNOWN_MS), [0])], 1)))
+    assert not history.apply(steps.write(seen, steps.bury([(lease, [0])], 1)))
+    assert history.apply(steps.write(seen, steps.bury([(replace(lease, deadline=UNKNOWN_MS), [0])], 1)))
 
 
 def test_a_move_has_landed_while_any_of_its_new_leases_stands() -> None:
@@ -436,14 +436,14 @@ def test_nothing_that_needs_a_lease_is_written_to_a_full_cursor() -> None:
     full = {f"t{number}": [0, 1, 1_000_500, 1] for number in range(LEASES_MAX)}
     assert history.apply(Write(KEY, (), (Set(("leases",), full),)))
     new = Lease("~u", 0, 1, 1_000_500, 1)
-    for change in (steps.claim("u", 1, None, 1_000_500), steps.set_aside(new), steps.redriven([new], 1)):
+    for change in (steps.claim("u", 1, None, 1_000_500), steps.set_aside(new), steps.redrive([new], 1)):
         assert not history.apply(steps.write(history.cursor, change))
-    assert history.apply(steps.write(history.cursor, steps.has_room() + steps.popped(None, 0)))
+    assert history.apply(steps.write(history.cursor, steps.has_room() + steps.note_pop(None, 0)))
 
 
 def test_a_redrive_knows_its_own_retry() -> None:
     history = History(0)
-    redrive = steps.write(history.cursor, steps.redriven([Lease("~u", 0, 1, 0, 1)], 1))
+    redrive = steps.write(history.cursor, steps.redrive([Lease("~u", 0, 1, 0, 1)], 1))
     assert not redrive.landed(history.item)
     assert history.apply(redrive)
     assert redrive.landed(history.item)

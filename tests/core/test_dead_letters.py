@@ -12,8 +12,7 @@ from chalicelib.core.catalogue.group import Group
 from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.cursors.lease import Lease
 from chalicelib.core.dead_letters import redrive
-from chalicelib.core.dead_letters.bury import DEAD_TOGETHER_MAX, together
-from chalicelib.core.dead_letters.dead_letter import DeadLetter, put
+from chalicelib.core.dead_letters.bury import DEAD_TOGETHER_MAX, DeadLetter, put, together
 from chalicelib.core.dead_letters.move import COUNT, received_before
 from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX, by_cursor
 from chalicelib.core.table import keys

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.catalogue.group import BY_KEY, Group
 from chalicelib.core.consuming import key_plan
-from chalicelib.core.consuming.claim_plan import Pick, Tokens, take
+from chalicelib.core.consuming.claim_plan import HeldBack, Pick, Tokens, take
 from chalicelib.core.consuming.key_plan import Known, Owed, Window
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.cursors import cursor_writes
@@ -126,16 +126,18 @@ def test_of_many_leases_one_write_takes_as_many_as_it_can_name_and_says_so() -> 
     leases = {str(number): Lease(str(number), 2 * number, 1, NOW - 1, 1) for number in range(TAKEOVERS_MAX + 4)}
     known = {offset: Known("a", 0) for offset in range(2 * len(leases))}
     picked, _ = planned(Cursor(KEY, 0, 2 * len(leases), leases), known, 100, wanted=[])
-    assert (len(picked.takeovers), picked.is_partial, picked.is_limited) == (TAKEOVERS_MAX, True, False)
+    assert (len(picked.takeovers), picked.held_back) == (TAKEOVERS_MAX, HeldBack.ONE_WRITE)
 
 
-@pytest.mark.parametrize(("further", "is_partial"), [(TAKEOVERS_MAX - 1, False), (TAKEOVERS_MAX, True)])
-def test_neighbours_in_a_lease_are_named_together(further: int, is_partial: bool) -> None:
+@pytest.mark.parametrize(
+    ("further", "held_back"), [(TAKEOVERS_MAX - 1, HeldBack.NOTHING), (TAKEOVERS_MAX, HeldBack.ONE_WRITE)]
+)
+def test_neighbours_in_a_lease_are_named_together(further: int, held_back: HeldBack) -> None:
     leases = {str(number): Lease(str(number), 21 + 2 * number, 1, NOW - 1, 1) for number in range(1, further + 1)}
     leases["0"] = Lease("0", 0, 20, NOW - 1, 1)
     known = {offset: Known("ab"[offset % 2], 0) for offset in range(100)}
     picked, _ = planned(Cursor(KEY, 0, 100, leases), known, 100, wanted=[])
-    assert (picked.count, picked.is_partial) == (20 + TAKEOVERS_MAX - 1, is_partial)
+    assert (picked.count, picked.held_back) == (20 + TAKEOVERS_MAX - 1, held_back)
     assert len(picked.takeovers) == TAKEOVERS_MAX
 
 
@@ -145,7 +147,7 @@ def test_neighbours_in_a_lease_are_named_together(further: int, is_partial: bool
 def test_a_cursor_without_room_for_two_leases_takes_nothing_fresh(count: int, taken: tuple[int, int]) -> None:
     cursor, known = with_leases(count)
     picked, _ = planned(cursor, known, 10)
-    assert (picked.count, picked.fresh, picked.is_limited) == (*taken, not taken[0])
+    assert (picked.count, picked.fresh, HeldBack.CAP in picked.held_back) == (*taken, not taken[0])
 
 
 @pytest.mark.parametrize(("count", "aside"), [(LEASES_MAX, 0), (LEASES_MAX - 1, AHEAD)])
@@ -189,7 +191,7 @@ def test_a_claim_of_nothing_new_passes_what_is_not_wanted_or_all_waits(
 ) -> None:
     """All that is wanted waits if the claim after this one is to look further."""
     chosen = [key_plan.Ready(5, 5, NOW, Lease("due", 5, 1, NOW, 1))] * due
-    choice = key_plan.Choice(chosen, is_limited=False, is_partial=False)
+    choice = key_plan.Choice(chosen)
     picked = key_plan.arrange(Cursor(KEY, 0, 10, {}), Window(range(10, 14), wanted, is_cut), choice)
     assert (picked.fresh, picked.aside, picked.count) == (fresh, aside, due)
 
@@ -199,7 +201,7 @@ def test_the_last_are_left_if_too_many_would_be_set_aside(bound: int, taken: lis
     """One of three that are set aside, and one that is due, are taken besides."""
     aside, due = Lease("~aside", 2, 2, SET_ASIDE_UNTIL_MS, 0), Lease("due", 5, 1, NOW, 1)
     leases = [key_plan.Ready(2, 2, NOW, aside), key_plan.Ready(5, 5, NOW, due)]
-    choice = key_plan.Choice([*leases, *(key_plan.Ready(each, each, NOW, None) for each in (11, 13))], False, False)
+    choice = key_plan.Choice([*leases, *(key_plan.Ready(each, each, NOW, None) for each in (11, 13))])
     cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (aside, due)})
     with patch.object(key_plan, "SET_ASIDE_MAX", bound):
         picked = key_plan.arrange(cursor, Window(range(10, 14), [10, 11, 12, 13], False), choice)
@@ -250,7 +252,7 @@ def test_only_for_several_keys_more_is_looked_at_than_wanted(
 
 def test_a_claim_of_all_that_is_ready_is_not_limited() -> None:
     known = {offset: Known(None, offset) for offset in range(AHEAD)}
-    assert not planned(Cursor(KEY, 0, 0, {}), known, AHEAD + 1)[0].is_limited
+    assert planned(Cursor(KEY, 0, 0, {}), known, AHEAD + 1)[0].held_back is HeldBack.NOTHING
 
 
 def test_a_claim_passes_what_is_not_wanted_and_sets_aside_what_waits() -> None:
@@ -260,14 +262,12 @@ def test_a_claim_passes_what_is_not_wanted_and_sets_aside_what_waits() -> None:
     chosen[2:2] = [key_plan.Ready(offset, offset, NOW, None) for offset in (15, 12)]
     cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (due, aside)})
     window = Window(range(10, 20), [11, 12, 13, 15, 18], is_cut=False)
-    for is_limited, is_partial in ((True, False), (False, True)):
-        assert key_plan.arrange(cursor, window, key_plan.Choice(chosen, is_limited, is_partial)) == Pick(
+    for held_back in (HeldBack.CAP, HeldBack.ONE_WRITE):
+        assert key_plan.arrange(cursor, window, key_plan.Choice(chosen, held_back)) == Pick(
             ((due, range(1)), (aside, range(2)), (aside, range(3, 4)), (due, range(6, 7))),
             8,
             10,
-            is_limited=is_limited,
-            is_capped_closely=False,
-            is_partial=is_partial,
+            held_back=held_back,
             passed=[0, 1, 3, 4, 6, 7],
             aside=[11, 13],
             in_turn=[8, 2, 15, 12, 6, 3, 4],
@@ -292,7 +292,7 @@ def test_no_more_is_chosen_than_may_be_in_flight(cap: int, freed: int, want: int
     cursor = Cursor(KEY, 0, 2, {"held": Lease("held", 0, 2, NOW + 1, 1)})
     ready = [key_plan.Ready(offset, offset, NOW, None) for offset in range(2, 6)]
     chosen = key_plan.choose(cursor, replace(GROUP, max_in_flight=cap), ready, want, NOW, freed)
-    assert chosen == key_plan.Choice(ready[:count], is_limited, is_partial=False)
+    assert chosen == key_plan.Choice(ready[:count], HeldBack.CAP if is_limited else HeldBack.NOTHING)
 
 
 def test_what_is_owed_is_ready_or_held_or_of_this_call() -> None:
@@ -316,7 +316,7 @@ def test_the_bound_of_what_is_over_and_stays_is_that_of_one_write() -> None:
     for count in (0, 1, TAKEOVERS_MAX - 1, TAKEOVERS_MAX, TAKEOVERS_MAX + 1):
         for acked in (0, count // 2):
             taken = tuple((lease, range(1)) for lease in over[acked:count])
-            picked = Pick(taken, 0, 100, is_limited=False, is_capped_closely=False, is_partial=False)
+            picked = Pick(taken, 0, 100)
             demanded = key_plan.overdue(cursor, group, picked, NOW, {lease.token for lease in over[:acked]})
             assert [*demanded] == over[count : max(count, TAKEOVERS_MAX)]
 
@@ -325,7 +325,7 @@ def test_what_is_over_and_stays_is_demanded_where_it_could_exceed_the_cap() -> N
     live, over = Lease("live", 0, 2, NOW + 1, 1), Lease("over", 2, 3, NOW, 1)
     taken, acked = Lease("taken", 5, 1, NOW, 1), Lease("acked", 6, 1, NOW, 1)
     cursor = Cursor(KEY, 0, 7, {lease.token: lease for lease in (taken, acked, live, over)})
-    picked = Pick(((taken, range(1)),), 0, 7, is_limited=False, is_capped_closely=False, is_partial=False)
+    picked = Pick(((taken, range(1)),), 0, 7)
     for cap, demanded in ((5, [over]), (6, [])):
         group = replace(GROUP, max_in_flight=cap)
         assert [*key_plan.overdue(cursor, group, picked, NOW, {"acked"})] == demanded

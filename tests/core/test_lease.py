@@ -97,8 +97,8 @@ def test_a_lease_tells_what_it_covers_and_what_it_is_for() -> None:
 def test_its_paths_lead_to_what_it_lists() -> None:
     made = replace(lease(), first_at_ms=400)
     assert made.path == ("leases", "token")
-    assert made.lasting == (*made.path, made.listed().index(1_000))
-    assert made.aging == (*made.path, made.listed().index(600))
+    assert made.deadline_path == (*made.path, made.listed().index(1_000))
+    assert made.age_path == (*made.path, made.listed().index(600))
 
 
 @pytest.mark.parametrize(("attempt", "noted_ms"), [(0, None), (1, 400)])
@@ -123,11 +123,11 @@ def test_its_size_grows_with_every_mark(marks: list[bytes], indexes: set[int]) -
 
 @given(st.lists(st.builds(mark, LETTERS, INDEXES), min_size=2, max_size=40))
 def test_tidied_it_says_the_same_at_the_same_length_in_fewer_bytes(marks: list[bytes]) -> None:
-    marked, tidied = lease(*marks), lease(*marks).tidied()
-    assert (tidied.acked, tidied.moved, tidied.owed) == (marked.acked, marked.moved, marked.owed)
-    assert tidied.size == marked.size
-    assert not tidied.is_scribbled
-    assert sum(map(len, tidied.marks)) <= sum(map(len, marked.marks)) + 2
+    marked, compacted = lease(*marks), lease(*marks).compacted()
+    assert (compacted.acked, compacted.moved, compacted.owed) == (marked.acked, marked.moved, marked.owed)
+    assert compacted.size == marked.size
+    assert not compacted.has_many_marks
+    assert sum(map(len, compacted.marks)) <= sum(map(len, marked.marks)) + 2
 
 
 @given(st.sets(st.integers(0, 60)))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, TAKEOVERS_MAX
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.consuming import claim_plan
-from chalicelib.core.consuming.claim_plan import Pick, Tokens, pick, stretches, take
+from chalicelib.core.consuming.claim_plan import HeldBack, Pick, Tokens, pick, stretches, take
 from chalicelib.core.consuming.receipt_batch import Plan
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor
@@ -104,7 +104,7 @@ def test_a_pick_without_a_cap_takes_all_it_can(cursor: Cursor, ahead: int, want:
     ready = sum(len(lease.owed) for lease in cursor.due(NOW)) + ahead
     picked = pick(cursor, group(10_000), cursor.next + ahead, want, NOW)
     assert picked.count == min(want, ready)
-    assert not picked.is_limited
+    assert HeldBack.CAP not in picked.held_back
 
 
 @given(cursors(), st.integers(0, 40), st.integers(1, 20), st.integers(1, 40))
@@ -113,7 +113,7 @@ def test_a_pick_is_limited_when_the_cap_alone_held_something_back(
 ) -> None:
     end = cursor.next + ahead
     picked, free = pick(cursor, group(cap), end, want, NOW), pick(cursor, group(10_000), end, want, NOW)
-    assert picked.is_limited == (picked.count < free.count)
+    assert (HeldBack.CAP in picked.held_back) == (picked.count < free.count)
 
 
 @given(cursors(), st.integers(0, 40), st.integers(1, 20), st.data())
@@ -159,7 +159,7 @@ def test_a_cursor_full_of_leases_takes_nothing_new(cursor: Cursor) -> None:
         picked = pick(cursor, group(10_000), cursor.next + 5, 10, NOW)
     assert picked.fresh == 0
     due = sum(len(lease.owed) for lease in cursor.due(NOW))
-    assert picked.is_limited == (picked.count < min(10, due + 5))
+    assert (HeldBack.CAP in picked.held_back) == (picked.count < min(10, due + 5))
     assert all(len(run) in map(len, runs(lease.owed)) for lease, run in picked.takeovers)
 
 
@@ -223,9 +223,8 @@ def test_a_pick_counts_all_that_is_owed_against_the_cap(
         ((DUE, range(taken_over)),) if taken_over else (),
         fresh,
         10 + further,
-        is_limited="limited" in limits,
+        held_back=HeldBack.CAP if "limited" in limits else HeldBack.NOTHING,
         is_capped_closely="close" in limits,
-        is_partial=False,
         demands_no_redrive="dead" in limits,
     )
 
@@ -238,7 +237,7 @@ def test_an_ordered_queue_waits_for_what_is_out(leases: list[Lease], is_ordered:
     picked = pick(cursor, replace(group(9), ordered=is_ordered), 20, 5, NOW)
     assert picked.count == count
     if not count:
-        assert picked == Pick((), 0, 10, is_limited=False, is_capped_closely=False, is_partial=False)
+        assert picked == Pick((), 0, 10)
 
 
 @pytest.mark.parametrize(("settle_by", "has_witnesses"), [("receipt", True), ("delivery", False), ("message", False)])
@@ -251,7 +250,7 @@ def test_only_receipts_that_name_a_lease_need_witnesses(settle_by: str, has_witn
 
 def test_a_queue_with_more_in_flight_than_may_be_waits() -> None:
     picked = pick(Cursor(KEY, 0, 10, {"held": HELD}), group(1), 20, 5, NOW)
-    assert picked == Pick((), 0, 10, is_limited=True, is_capped_closely=False, is_partial=False)
+    assert picked == Pick((), 0, 10, held_back=HeldBack.CAP)
 
 
 def test_leases_between_each_other_are_taken_over_by_offset() -> None:
@@ -264,8 +263,8 @@ def test_leases_between_each_other_are_taken_over_by_offset() -> None:
 def test_nothing_new_is_taken_before_all_that_is_due() -> None:
     leases = {str(number): Lease(str(number), 2 * number, 1, NOW, 1) for number in range(TAKEOVERS_MAX + 1)}
     picked = pick(Cursor(KEY, 0, 100, leases), group(1_000), 105, 50, NOW)
-    assert (picked.count, picked.fresh, picked.is_partial) == (TAKEOVERS_MAX, 0, True)
-    assert not picked.is_limited
+    assert (picked.count, picked.fresh, picked.held_back) == (TAKEOVERS_MAX, 0, HeldBack.ONE_WRITE)
+    assert HeldBack.CAP not in picked.held_back
 
 
 @pytest.mark.parametrize(("acked", "is_held"), [([0], True), ([0, 1], False)])
@@ -311,7 +310,7 @@ def test_a_delivery_is_the_last_if_no_attempt_is_left(
 ) -> None:
     """One of the fresh messages is passed."""
     takeovers = ((Lease("due", 0, 1, NOW, attempt), range(1)),) if attempt else ()
-    picked = Pick(takeovers, fresh, 1, is_limited=False, is_capped_closely=False, is_partial=False, passed=range(1))
+    picked = Pick(takeovers, fresh, 1, passed=range(1))
     assert picked.is_last(replace(group(100), max_attempts=max_attempts)) is is_last
 
 
@@ -322,7 +321,7 @@ def test_what_lies_near_is_read_together() -> None:
 
 def test_what_is_passed_is_not_among_the_offsets() -> None:
     takeovers = ((Lease("due", 4, 3, NOW, 1), range(1, 3)),)
-    picked = Pick(takeovers, 3, 0, is_limited=False, is_capped_closely=False, is_partial=False, passed=[1])
+    picked = Pick(takeovers, 3, 0, passed=[1])
     assert picked.offsets(Cursor(KEY, 0, 9, {})) == [5, 6, 9, 11]
     assert (picked.count, picked.expired) == (4, 0)
 
@@ -348,7 +347,7 @@ def test_a_claim_notes_the_segment_in_which_the_next_begins(
     chain: list[Any] = [
         SimpleNamespace(base=base, end=end, is_sealed=is_sealed or end != bases[-1]) for base, end in pairwise(bases)
     ]
-    picked = Pick((), offset, 0, is_limited=False, is_capped_closely=False, is_partial=False)
+    picked = Pick((), offset, 0)
     change = take(picked, Cursor(KEY, 0, 0, {}), chain, Tokens("new", lambda: "split"), NOW, False)
     noted = [effect.value for effect in change.effects if isinstance(effect, Set) and effect.path == ("segment",)]
     assert noted == ([] if hint is None else [hint])
@@ -366,9 +365,7 @@ def test_a_claim_notes_the_segment_in_which_the_next_begins(
 )
 def test_a_claim_demands_just_what_it_counts_on(counts_on: str, demanded: set[Path]) -> None:
     is_close, demands_no_redrive = counts_on == "cap", counts_on == "redrives"
-    picked = Pick(
-        (), 2, 9, is_limited=False, is_capped_closely=is_close, is_partial=False, demands_no_redrive=demands_no_redrive
-    )
+    picked = Pick((), 2, 9, is_capped_closely=is_close, demands_no_redrive=demands_no_redrive)
     tokens, cursor = Tokens("new", lambda: "split"), Cursor(KEY, 0, 0, {}, returns=1)
     change = take(picked, cursor, [], tokens, NOW, counts_on == "messages", counts_on == "order")
     assert {guard.path for guard in change.guards if isinstance(guard, Equals)} == demanded
@@ -380,7 +377,7 @@ def test_a_claim_is_one_change_of_all_it_takes(
 ) -> None:
     one, other = Lease("one", 0, 4, NOW, 3, (), first_at_ms), Lease("other", 4, 2, NOW - 1, 1, (), first_at_ms)
     takeovers = ((one, range(1)), (one, range(2, 4)), (other, range(2)))
-    picked = Pick(takeovers, 3, 17, is_limited=False, is_capped_closely=False, is_partial=False, passed=[1])
+    picked = Pick(takeovers, 3, 17, passed=[1])
     names, until_ms = iter("abc"), NOW + 30_000
     cursor = Cursor(KEY, 0, 6, {lease.token: lease for lease in (one, other)})
     change = take(picked, cursor, [], Tokens("new", lambda: next(names)), until_ms, False, noted_ms=noted_ms)
@@ -397,7 +394,7 @@ def test_a_claim_is_one_change_of_all_it_takes(
 
 @pytest.mark.parametrize("fresh", [0, 2])
 def test_a_claim_of_what_is_all_passed_makes_no_lease(fresh: int) -> None:
-    picked = Pick((), fresh, 9, is_limited=False, is_capped_closely=False, is_partial=False, passed=range(fresh))
+    picked = Pick((), fresh, 9, passed=range(fresh))
     change = take(picked, Cursor(KEY, 0, 0, {}), [], Tokens("new", lambda: "split"), NOW, False)
     passed = cursor_writes.pass_by(fresh, None) if fresh else cursor_writes.Change()
     assert change == cursor_writes.not_beyond(9) + passed

@@ -8,18 +8,18 @@ import time
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from chalicelib.core.catalogue.push import Push, Secret, signing
+from chalicelib.core.catalogue.push import Push, PushSecret, signing
 from chalicelib.push.courier import secret_text, signed, webhook_id
 
 BODY = b'{"topic":"orders","messages":[{"body":"\xc3\xa4"}]}'
 
 
-def secret(number: int) -> Secret:
-    return Secret(f"s{number}", bytes([number]) * 32, number)
+def secret(number: int) -> PushSecret:
+    return PushSecret(f"s{number}", bytes([number]) * 32, number)
 
 
 def test_the_signature_is_that_of_the_test_vector_of_the_convention() -> None:
-    known = Secret("s", base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0)
+    known = PushSecret("s", base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0)
     headers = signed("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, b'{"test": 2432232314}', [known])
     assert headers == {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",

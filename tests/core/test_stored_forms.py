@@ -14,8 +14,8 @@ from chalicelib.core.delays.decision import Decision, Slot
 from chalicelib.core.log import packing, segment
 from chalicelib.core.log.segment import Entry, Segment
 from chalicelib.core.producing import dedup
-from chalicelib.core.producing.key_hash import queue_of_key
-from chalicelib.core.requests import reply
+from chalicelib.core.producing.queue_choice import queue_of_key
+from chalicelib.core.requests import correlation
 from chalicelib.core.requests.correlation import Correlation
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Write
@@ -36,9 +36,9 @@ PACKED = bytes.fromhex("01a3185c5000") + b"message1" + bytes.fromhex("01a3185c50
 RECORD = dedup.Record(NOW, ENTRY, 1, 2, 40, True, NOW + 9)
 UNDECIDED = Undecided(PLAIN, (None, 3), 1_000, NOW + 60_000, NOW + 1_000, 0)
 REQUEST = Correlation("topic-id", "orders", NOW, 3_000, b"12345678")
-SLOT = slots.Slot(keys.push_slot("tid", "gid", 1), 1, "token", NOW + 5_000)
-PAUSE = slots.Pause(keys.push_pause("tid", "gid"), 2, NOW)
-REPLIER = reply.Replier("workers", 1, 2, 3, NOW - 4)
+SLOT = slots.PushSlot(keys.push_slot("tid", "gid", 1), 1, "token", NOW + 5_000)
+PAUSE = slots.PushPause(keys.push_pause("tid", "gid"), 2, NOW)
+REPLIER = correlation.Replier("workers", 1, 2, 3, NOW - 4)
 KIB_FULL = 700
 
 
@@ -190,17 +190,17 @@ def test_replies() -> None:
     call = {"asked_at": NOW, "reply_by": NOW + 3_000, "ttl": 1_800_000_003 + 3_600 + DAY_S}
     by = {"group": "workers", "queue": 1, "offset": 2, "attempt": 3, "taken_at": NOW - 4}
     replied = {"at": NOW, "entry": STORED, "content": b"same"}
-    write = reply.store(REQUEST, ENTRY, b"same", REPLIER)
+    write = correlation.store(REQUEST, ENTRY, b"same", REPLIER)
     assert (write.key, made(write)) == ((f"reply#topic-id#{b'12345678'.hex()}", "reply"), {**replied, **by, **call})
-    assert made(reply.store(REQUEST, ENTRY, b"same", None)) == {**replied, **call}
-    end = reply.time_out(REQUEST, NOW + 3_000)
+    assert made(correlation.store(REQUEST, ENTRY, b"same", None)) == {**replied, **call}
+    end = correlation.time_out(REQUEST, NOW + 3_000)
     assert made(end) == {"at": NOW + 3_000, **call}
     assert not allows(end, replied)
     assert not allows(write, {"at": NOW})
     assert not write.landed(replied)  # its caller looks whose reply it is
-    assert [reply.is_reply(item) for item in (replied, {"at": NOW})] == [True, False]
+    assert [correlation.is_reply(item) for item in (replied, {"at": NOW})] == [True, False]
     message = Message("a", None, None, None, {"n": "v"})
-    assert reply.fingerprint(message).hex() == "93bd019f9517e30a142f742ee9cf9f40"
+    assert correlation.fingerprint(message).hex() == "93bd019f9517e30a142f742ee9cf9f40"
 
 
 def test_slots_and_pauses() -> None:
@@ -216,14 +216,14 @@ def test_slots_and_pauses() -> None:
         ]
     failed = {"failures": 3, "until": NOW + 7_000, "ttl": 1_800_000_007 + DAY_S}
     assert made(PAUSE.failed(7_000, NOW), {"failures": 2}) == failed
-    assert made(slots.Pause(PAUSE.key).failed(7_000, NOW)) == {**failed, "failures": 1}
+    assert made(slots.PushPause(PAUSE.key).failed(7_000, NOW)) == {**failed, "failures": 1}
     assert not allows(PAUSE.failed(7_000, NOW), {"failures": 3})
-    assert not allows(slots.Pause(PAUSE.key).failed(7_000, NOW), {"failures": 1})
+    assert not allows(slots.PushPause(PAUSE.key).failed(7_000, NOW), {"failures": 1})
     assert made(PAUSE.over(), {"failures": 2}) is None
     assert not allows(PAUSE.over(), {"failures": 3})
-    assert slots.Pause.of(PAUSE.key, {"failures": 2, "until": NOW}) == PAUSE
-    assert slots.Pause.of(PAUSE.key, None) == slots.Pause(PAUSE.key)
-    assert [slots.Pause(PAUSE.key, 1, NOW).holds(NOW - ms) for ms in (0, 1)] == [False, True]
+    assert slots.PushPause.of(PAUSE.key, {"failures": 2, "until": NOW}) == PAUSE
+    assert slots.PushPause.of(PAUSE.key, None) == slots.PushPause(PAUSE.key)
+    assert [slots.PushPause(PAUSE.key, 1, NOW).holds(NOW - ms) for ms in (0, 1)] == [False, True]
 
 
 def test_ids_of_requests() -> None:

@@ -59,7 +59,7 @@ def test_consumers_wait_together_unless_each_has_its_own_messages(monkeypatch: p
         "all": [{"consumer_id": "ann"}, {"consumer_id": "ann", "zone": "a"}, {"consumer_id": "bob"}],
     }.items():
         for ask in asks:
-            api.pop("t", group, ask)
+            api.pop("t", group, {**ask, "wait_ms": 1})
     places = [called.args[0] for called in waiting.call_args_list]
     assert [place[2:] for place in places[1:4]] == [(None, None), (None, None), (None, "a")]
     assert [place[2:] for place in places[4:]] == [("ann", None), ("ann", None), ("bob", None)]
@@ -132,9 +132,11 @@ def test_rests_grow_with_the_silence_and_end_at_what_is_due() -> None:
     assert rested_ms(clock, waiter, is_held=True) < POLL_MS_MAX
 
 
-def test_a_pop_that_does_not_wait_is_told_nothing() -> None:
-    waiters = Waiters(Clock().runtime())
-    with waiters.waiting(BILLING, 0) as waiter:
-        assert waiter.is_over()
-        waiters.stored("t")
-        assert not waiter.was_told
+def test_a_pop_that_does_not_wait_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = instance(MemoryStore(), Clock(), 1).service
+    api, waiting = Api(service), Mock()
+    monkeypatch.setattr(service.consuming.waiters, "waiting", waiting)
+    api.put_topic("t", {})
+    api.put_group("t", "billing", {})
+    assert api.pop("t", "billing", {})["messages"] == []
+    assert not waiting.called

@@ -19,8 +19,8 @@ import pytest
 from chalicelib import wiring
 from chalicelib.api.admission import NOBODY, Demand
 from chalicelib.core.base.limits import MIB
-from local.memory.key_condition import Unreadable, selection
-from local.memory.wire import EXPRESSION_CHARS_MAX
+from local.memory.dynamodb_api import EXPRESSION_CHARS_MAX
+from local.memory.key_condition import Unreadable, key_range
 from local.server import listen
 from tests.fuzz import hostile, hostile_bodies
 from tests.fuzz.hostile import UNITS, Named, plain, repeated
@@ -142,7 +142,7 @@ def test_no_request_takes_much_memory(everybody: Crowded) -> None:
 
 @pytest.mark.parametrize("unit", [" ", *UNITS])
 def test_no_condition_of_the_stores_endpoint_costs_much(everybody: Crowded, unit: str) -> None:
-    read = partial(selection, repeated(unit, EXPRESSION_CHARS_MAX), {}, {})
+    read = partial(key_range, repeated(unit, EXPRESSION_CHARS_MAX), {}, {})
     began = time.process_time()
     with pytest.raises(Unreadable):
         read()

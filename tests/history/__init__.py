@@ -1,2 +1,2 @@
-"""What callers of the service sent and received, and the judgement on it: for the simulation and for real
+"""Records what callers of the service sent and received, and judges it: for the simulation and for real
 concurrency."""

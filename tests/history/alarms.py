@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.facts import AlarmChange, History
+from tests.history.case import Case
+from tests.history.facts import AlarmChange
 
 
-def every_change_of_an_alarm_is_sent_once(history: History) -> Iterator[str]:
+def every_change_of_an_alarm_is_sent_once(case: Case) -> Iterator[str]:
     """In the order of the changes, and no others."""
+    history = case.history
     for group, changes in history.alarms_changed.items():
         told = history.alarms_told.get(group, [])
         if told != changes:
             yield f"{group}: its alarm changed {_shown(changes)}, and told was {_shown(told)}"
 
 
-def alarms_are_raised_and_cleared_in_turn(history: History) -> Iterator[str]:
-    for group, told in history.alarms_told.items():
+def alarms_are_raised_and_cleared_in_turn(case: Case) -> Iterator[str]:
+    for group, told in case.history.alarms_told.items():
         states = [change.state for change in told]
         if states != [("raised", "cleared")[place % 2] for place in range(len(states))]:
             yield f"{group} was told of {_shown(told)}"
 
 
-def an_alarm_fits_the_backlog(history: History) -> Iterator[str]:
+def an_alarm_fits_the_backlog(case: Case) -> Iterator[str]:
     """At least the messages that the drain delivered were ready before it; after it none is."""
+    history = case.history
     for group, state in history.alarms_quiet.items():
         rules, drained = history.rules.get(group), len(history.drained.get(group, ()))
         if rules and rules.alarm_ready and drained >= rules.alarm_ready and state != "raised":

@@ -21,6 +21,11 @@ PADDED = "|"
 """The rest of a body only pads its size."""
 
 
+def named(group: str) -> str:
+    """The group by its own name. A consumer of a broadcast group is judged as a group: `g@ann`."""
+    return group.partition("@")[0]
+
+
 class Record(Protocol):
     def begin(self, facts: Sequence[Fact]) -> None:
         """Facts that are new: asked, not answered. Their outcome is unknown until `end`."""
@@ -115,7 +120,8 @@ class Caller:
         if ask.attempt_id:
             self._attempts.setdefault(ask.attempt_id, began)
         acks = self._asked("ack", group, riding)
-        popped = self._popped(group, replace(ask, notes_first=self._notes_first))
+        consumer_id = group.partition("@")[2] or ask.consumer_id
+        popped = self._popped(group, replace(ask, notes_first=self._notes_first, consumer_id=consumer_id))
         if popped is None:
             self._given_up(acks)
             return None
@@ -135,7 +141,7 @@ class Caller:
         troubles = self._troubles
         try:
             with one_call(self._service.env.runtime.uptime()):
-                popped = self._service.consuming.pop(self._topic, group, ask)
+                popped = self._service.consuming.pop(self._topic, named(group), ask)
         except StoreUnavailable:
             return None
         finally:
@@ -161,7 +167,7 @@ class Caller:
         group = group or messages[0].group
         facts = self._asked("ack", group, messages)
         try:
-            failed = self._service.consuming.ack(self._topic, group, [message.receipt for message in messages])
+            failed = self._service.consuming.ack(self._topic, named(group), [message.receipt for message in messages])
         except StoreUnavailable:
             self._given_up(facts)
             return
@@ -172,7 +178,7 @@ class Caller:
         facts = self._asked("nack", group, messages, self._now() + delay_ms)
         receipts = [message.receipt for message in messages]
         try:
-            failed = self._service.consuming.nack(self._topic, group, receipts, delay_ms, "because")
+            failed = self._service.consuming.nack(self._topic, named(group), receipts, delay_ms, "because")
         except StoreUnavailable:
             self._given_up(facts)
             return
@@ -183,7 +189,7 @@ class Caller:
         facts = self._asked("bury", group, messages, NEVER_MS)
         try:
             failed = self._service.consuming.bury(
-                self._topic, group, [message.receipt for message in messages], "no use"
+                self._topic, named(group), [message.receipt for message in messages], "no use"
             )
         except StoreUnavailable:
             self._given_up(facts)
@@ -198,7 +204,7 @@ class Caller:
             fact.asked_ms = fact.began_ms + invisible_ms
         receipts = [message.receipt for message in messages]
         try:
-            extended, failed = self._service.consuming.extend(self._topic, group, receipts, invisible_ms)
+            extended, failed = self._service.consuming.extend(self._topic, named(group), receipts, invisible_ms)
         except StoreUnavailable:
             self._given_up(facts)
             return []

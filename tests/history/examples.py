@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.history.checker import violations
-from tests.history.facts import Delivered, History, Sent, Settled
+from tests.history.facts import Delivered, Sent, Settled
+from tests.history.history import History
 
 PLACE = (0, 0)
 

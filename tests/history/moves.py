@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from tests.history.facts import NEVER_MS, History, Moved, Place
+from tests.history.case import Case
+from tests.history.facts import NEVER_MS, Moved, Place
+from tests.history.history import History
 
 
-def a_dead_message_is_in_one_place(history: History) -> Iterator[str]:
+def a_dead_message_is_in_one_place(case: Case) -> Iterator[str]:
     """It moved once, unless a reset gave it to the group again; it has no letter, comes once out of the topic, and the
     group does not get it any more."""
+    history = case.history
     moves: dict[tuple[str, Place], list[Moved]] = defaultdict(list)
     for moved in history.moved:
         moves[moved.group, moved.place].append(moved)
@@ -33,7 +36,7 @@ def had_moved(history: History, group: str, place: Place, by_ms: int) -> bool:
 
 
 def _it_comes_out_once(history: History) -> Iterator[str]:
-    """Of the topic that stands in the end. What moved into another went with it, but nothing moved there later."""
+    """Judges the topic that stands in the end. Messages in an earlier one went with it, but none moved there later."""
     came = Counter(history.exhumed)
     for moved in history.moved:
         gone_ms = history.graves[moved.topic_id]
@@ -43,17 +46,18 @@ def _it_comes_out_once(history: History) -> Iterator[str]:
             yield f"{moved.group} {moved.place} came {came[moved.message_id]} times out of the topic"
 
 
-def what_tasks_move_comes_once(history: History, spent_ms: Callable[[Place], int], skew_ms: int) -> Iterator[str]:
+def what_tasks_move_comes_once(case: Case) -> Iterator[str]:
     """A dead message is left, or has gone to one of the destinations; each task has counted what it moved, and moved
-    nothing when it was cancelled. `spent_ms`: the earliest that a message's own time to live can have been over."""
+    nothing when it was cancelled."""
+    history = case.history
     facts = history.tasks
     returned = facts.dead - facts.left - facts.back
     for body in facts.left + facts.back:
         if facts.left[body] + facts.back[body] > facts.dead[body]:
             counts = f"{facts.dead[body]}, {facts.left[body]} and {facts.back[body]} times"
             yield f"{body} was dead, is left, and went back {counts}"
-    over_ms = history.tasks.last_drain_ms + skew_ms
-    spent = {body for place, body in history.log.items() if spent_ms(place) <= over_ms}
+    over_ms = history.tasks.last_drain_ms + case.skew_ms
+    spent = {body for place, body in history.log.items() if case.spent_ms(place) <= over_ms}
     yield from _what_returns_comes_again(history, returned, spent)
     counted = Counter({to: 0 for to, _ in facts.moved.values()})
     for to, moved in facts.moved.values():

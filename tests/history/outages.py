@@ -1,21 +1,24 @@
-"""Judges what calls come to when the store answers again."""
+"""Judges whether calls are answered, as soon as the store answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.facts import History
+from tests.history.case import Case
+from tests.history.history import History
 
 
-def all_is_answered_where_the_store_answers(history: History) -> Iterator[str]:
+def all_is_answered_where_the_store_answers(case: Case) -> Iterator[str]:
     """A call that begins when every request is answered does not fail, whatever was refused before."""
+    history = case.history
     for began_ms, what in _failed(history):
         if began_ms >= history.well_from_ms:
             yield f"{what} failed at {began_ms}, and the store answered from {history.well_from_ms} on"
 
 
-def one_log_that_throttles_fails_no_call(history: History) -> Iterator[str]:
+def one_log_that_throttles_fails_no_call(case: Case) -> Iterator[str]:
     """Messages without a key can go to other queues, and pops can take from them."""
+    history = case.history
     if not history.are_others_well:
         return
     for sent in history.sent:
@@ -41,3 +44,7 @@ def _failed(history: History) -> Iterator[tuple[int, str]]:
     for cancel in history.cancels:
         if cancel.outcome == "unknown":
             yield cancel.began_ms, f"the cancel of {cancel.message_id}"
+
+
+def no_caller_meets_a_defect(case: Case) -> Iterator[str]:
+    yield from case.history.defects

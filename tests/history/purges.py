@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.facts import NEVER_MS, Delivered, History, Redrive, Reset
-
-APART_MS = 500
-"""A purge allows for clocks that differ by this much. What was sent by one that is further ahead may come though it was
-sent before, and what waits and was sent by one that is further behind may not come though it was sent after it."""
+from tests.history.case import Case
+from tests.history.facts import NEVER_MS, Delivered, Redrive, Reset
+from tests.history.history import History
 
 
-def nothing_sent_before_a_purge_comes_after_it(history: History, skew_ms: int) -> Iterator[str]:
+def nothing_sent_before_a_purge_comes_after_it(case: Case) -> Iterator[str]:
     """Judges messages whose produce, or the begin of whose transaction, was answered before the purge began, and pops
     that began after it was answered. Another reset lifts a purge, and a dead letter may be redriven."""
+    history = case.history
     purges = [reset for reset in history.resets if reset.to == "now" and reset.at_ms < NEVER_MS]
     sent_by = _sent_by(history) if purges else {}
     for purge in purges:
         for delivered in history.delivered:
             is_after = delivered.group == purge.group and delivered.began_ms > purge.at_ms
             sent_ms = sent_by.get(delivered.body, NEVER_MS)
-            if is_after and sent_ms < purge.began_ms - unsure_ms(skew_ms) and not _is_lifted(history, purge, delivered):
+            if (
+                is_after
+                and sent_ms < purge.began_ms - case.purge_unsure_ms
+                and not _is_lifted(history, purge, delivered)
+            ):
                 what = f"{purge.group} got {delivered.body} at {delivered.began_ms}, sent by {sent_ms}"
                 yield f"{what}, after the purge from {purge.began_ms} to {purge.at_ms}"
-
-
-def unsure_ms(skew_ms: int) -> int:
-    """How long before and after a purge messages may do either."""
-    return max(0, skew_ms - APART_MS)
 
 
 def _sent_by(history: History) -> dict[str, int]:

@@ -18,7 +18,8 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.service import Service
 from tests.history.caller import Record
-from tests.history.facts import Delivered, Fact, Fetched, History, Replied, Sent, Settled
+from tests.history.case import Case
+from tests.history.facts import Delivered, Fact, Fetched, Replied, Sent, Settled
 
 REPLY, WAITING = "reply", "waiting"
 TIMEOUT, NOT_FOUND = ReplyTimeout.__name__, RequestNotFound.__name__
@@ -86,8 +87,9 @@ class RequestCaller:
         return fact
 
 
-def a_request_has_one_reply_for_ever(history: History) -> Iterator[str]:
+def a_request_has_one_reply_for_ever(case: Case) -> Iterator[str]:
     """All who ask get the same, which somebody has sent as a reply to this request; no other one was accepted."""
+    history = case.history
     sent = {(fact.id, fact.reply) for fact in history.replied if fact.outcome in ("ok", "unknown")}
     seen: dict[str, set[str]] = defaultdict(set)
     for fetched in history.fetched:
@@ -103,8 +105,9 @@ def a_request_has_one_reply_for_ever(history: History) -> Iterator[str]:
             yield f"{request} has the replies {sorted(replies)}"
 
 
-def a_time_out_is_final(history: History) -> Iterator[str]:
-    """Who is told that no reply came is right for ever, and is not told so before the deadline."""
+def a_time_out_is_final(case: Case) -> Iterator[str]:
+    """A caller that was told of a time-out gets no reply later, and none is told so before the deadline."""
+    history = case.history
     over = {fact.id: fact for fact in history.fetched if fact.outcome == TIMEOUT}
     for fetched in history.fetched:
         if fetched.id in over and fetched.outcome == REPLY:
@@ -114,8 +117,9 @@ def a_time_out_is_final(history: History) -> Iterator[str]:
             yield f"{over[replied.id].body} timed out, and {replied.reply} was accepted at {replied.at_ms}"
 
 
-def a_reply_comes_in_time_or_never(history: History, skew_ms: int) -> Iterator[str]:
+def a_reply_comes_in_time_or_never(case: Case) -> Iterator[str]:
     """A deadline ends replies, deliveries and waits, and nothing ends them earlier."""
+    history = case.history
     deadlines = {fact.id: fact.reply_by_ms for fact in history.replied}
     deadlines |= {got.correlation_id: got.reply_by_ms for got in history.delivered if got.correlation_id}
     for replied in history.replied:
@@ -123,20 +127,21 @@ def a_reply_comes_in_time_or_never(history: History, skew_ms: int) -> Iterator[s
             other.began_ms < replied.began_ms and (other.id, other.reply) == (replied.id, replied.reply)
             for other in history.replied
         )
-        if replied.outcome == "ok" and is_first and replied.began_ms > replied.reply_by_ms + skew_ms:
+        if replied.outcome == "ok" and is_first and replied.began_ms > replied.reply_by_ms + case.off_ms:
             yield f"{replied.reply} of {replied.began_ms} was accepted, after {replied.reply_by_ms}"
-        if replied.outcome == EXPIRED and replied.at_ms + skew_ms < replied.reply_by_ms:
+        if replied.outcome == EXPIRED and replied.at_ms + case.off_ms < replied.reply_by_ms:
             yield f"{replied.reply} of {replied.at_ms} was too late, before {replied.reply_by_ms}"
     for fetched in history.fetched:
-        if fetched.outcome == TIMEOUT and fetched.at_ms + skew_ms < deadlines.get(fetched.id or "", 0):
+        if fetched.outcome == TIMEOUT and fetched.at_ms + case.off_ms < deadlines.get(fetched.id or "", 0):
             yield f"{fetched.body} timed out at {fetched.at_ms}, before {deadlines[fetched.id or '']}"
     for got in history.delivered:
-        if got.correlation_id and got.began_ms > got.reply_by_ms + skew_ms:
+        if got.correlation_id and got.began_ms > got.reply_by_ms + case.off_ms:
             yield f"{got.group} got {got.body} at {got.began_ms}, to be answered by {got.reply_by_ms}"
 
 
-def an_accepted_reply_is_there(history: History) -> Iterator[str]:
+def an_accepted_reply_is_there(case: Case) -> Iterator[str]:
     """For whoever asks from then on. A reply is refused only for another one."""
+    history = case.history
     accepted: dict[str, int] = {}
     for replied in history.replied:
         if replied.outcome == "ok":

@@ -1,4 +1,4 @@
-"""What is wrong with replies is found."""
+"""The checks of replies find violations, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.history.checker import OFF_MS
 from tests.history.examples import broken
-from tests.history.facts import Fetched, History, Replied
+from tests.history.facts import Fetched, Replied
+from tests.history.history import OFF_MS, History
 from tests.history.requests import ALREADY, EXPIRED, NOT_FOUND, REPLY, TIMEOUT, WAITING
 
 DEADLINE_MS = 2_000

@@ -1,4 +1,4 @@
-"""What is wrong with decisions and checks of transactions is found."""
+"""The checks of transactions find violations, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.history.checker import SKEW_MS
+from tests.history.case import Case
 from tests.history.examples import broken
-from tests.history.facts import Begun, Checked, Decision, History, Place, Sent
+from tests.history.facts import Begun, Checked, Decision, Place, Sent
+from tests.history.history import SKEW_MS, History
 from tests.history.transactions import COMMIT, ENDED, NOT_FOUND, ROLLBACK, a_decision_stands
 
 BEGUN = Begun(["tx-0", "tx-1"], 500, 5_000, 0, 10, "t")
@@ -62,7 +63,7 @@ def test_a_repeated_commit_does_not_know_where_expired_messages_lay(
     again = replace(COMMITTED, began_ms=7_990, at_ms=8_000, places=places)
     history = History(log=WHOLE, begun=[BEGUN], retention_ms=retention_ms)
     history.decisions = [replace(COMMITTED, outcome="unknown", places=[]), again]
-    assert (list(a_decision_stands(history, SKEW_MS)) != []) == is_wrong
+    assert (list(a_decision_stands(Case(history))) != []) == is_wrong
 
 
 @pytest.mark.parametrize(

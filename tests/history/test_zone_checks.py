@@ -1,13 +1,13 @@
-"""What is wrong with zones is found: where messages go, and who takes them."""
+"""The checks of zones find violations, and nothing else."""
 
 from __future__ import annotations
 
 import pytest
 
 from chalicelib.core.base.limits import TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
-from tests.history.checker import SKEW_MS
 from tests.history.examples import PLACE, broken
-from tests.history.facts import Asked, Delivered, History, Rules, Sent, Settled
+from tests.history.facts import Asked, Delivered, Sent, Settled
+from tests.history.history import SKEW_MS, History, Rules
 
 NEXT, THIRD = (0, 1), (0, 2)
 WAITED_MS = TAKE_OVER_AFTER_MS - SKEW_MS

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from chalicelib.core.base.errors import StoreUnavailable, TransactionEnded, TransactionNotFound
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.transactions.request import Begin
+from chalicelib.core.transactions.half import Begin
 from chalicelib.service import Service
 from tests.history.caller import PADDED, Record
-from tests.history.facts import NEVER_MS, Begun, Checked, Decision, History, Sent
+from tests.history.case import Case
+from tests.history.facts import NEVER_MS, Begun, Checked, Decision, Sent
+from tests.history.history import History
 
 COMMIT, ROLLBACK = "commit", "rollback"
 ENDED, NOT_FOUND = TransactionEnded.__name__, TransactionNotFound.__name__
@@ -86,7 +88,7 @@ class TransactionCaller:
 
 
 def note_places(history: History) -> None:
-    """What commits were told of their messages is known of these."""
+    """Notes on messages what the answers of their commits say."""
     sent = {each.body: each for each in history.sent}
     for made in history.decisions:
         for body, (message_id, queue, offset) in zip(bodies_of(history, made.id), made.places, strict=False):
@@ -96,13 +98,14 @@ def note_places(history: History) -> None:
 
 
 def bodies_of(history: History, transaction_id: str) -> list[str]:
-    """What it holds, as its sender knows, or a caller that was asked to decide."""
+    """The messages of the transaction, as its sender knows them, or a caller that was asked to decide."""
     facts: list[Begun | Checked] = [*history.begun, *history.checked]
     known = [fact.bodies for fact in facts if fact.id == transaction_id]
     return known[0] if known else []
 
 
-def a_transaction_is_all_or_none(history: History) -> Iterator[str]:
+def a_transaction_is_all_or_none(case: Case) -> Iterator[str]:
+    history = case.history
     there = set(history.log.values())
     for begun in history.begun:
         stored = [body for body in begun.bodies if body in there]
@@ -110,8 +113,9 @@ def a_transaction_is_all_or_none(history: History) -> Iterator[str]:
             yield f"of {begun.id} {stored} is in the log, and not the rest of {begun.bodies}"
 
 
-def a_decision_stands(history: History, skew_ms: int) -> Iterator[str]:
-    """What was committed is in the log where each commit says; what was rolled back is not, nor what nobody decided."""
+def a_decision_stands(case: Case) -> Iterator[str]:
+    """Committed messages are in the log where each commit says. Others are not, rolled back or undecided."""
+    history = case.history
     there = set(history.log.values())
     for transaction_id in {decision.id for decision in history.decisions}:
         bodies = bodies_of(history, transaction_id)
@@ -125,29 +129,31 @@ def a_decision_stands(history: History, skew_ms: int) -> Iterator[str]:
             if made.outcome == NOT_FOUND:
                 yield f"{transaction_id} was not found at {made.began_ms}"
             told = [history.log.get((queue, -1 if offset is None else offset)) for _, queue, offset in made.places]
-            is_gone = not any(told) and _may_have_expired(history, decisions, made, skew_ms)
+            is_gone = not any(told) and _may_have_expired(case, decisions, made)
             if made.outcome == "ok" and made.verb == COMMIT and told != bodies and not is_gone:
                 yield f"{transaction_id} was told to lie at {made.places}, where lies {told}"
-        yield from _wrong_in_time(history, transaction_id, decisions, skew_ms)
+        yield from _wrong_in_time(case, transaction_id, decisions)
 
 
-def _may_have_expired(history: History, decisions: Sequence[Decision], made: Decision, skew_ms: int) -> bool:
+def _may_have_expired(case: Case, decisions: Sequence[Decision], made: Decision) -> bool:
     """Whether what another call had committed may have been gone by then, and its offsets with it."""
-    over_ms = made.at_ms + skew_ms - history.retention_ms
-    return bool(history.retention_ms) and any(each.verb == COMMIT and each.began_ms <= over_ms for each in decisions)
+    retention_ms = case.history.retention_ms
+    over_ms = made.at_ms + case.skew_ms - retention_ms
+    return bool(retention_ms) and any(each.verb == COMMIT and each.began_ms <= over_ms for each in decisions)
 
 
-def _wrong_in_time(history: History, transaction_id: str, decisions: Sequence[Decision], skew_ms: int) -> Iterator[str]:
+def _wrong_in_time(case: Case, transaction_id: str, decisions: Sequence[Decision]) -> Iterator[str]:
     commits = [decision for decision in decisions if decision.verb == COMMIT]
-    for begun in history.begun:
+    for begun in case.history.begun:
         if begun.id == transaction_id and commits:
             first_ms, over_ms = min(commit.began_ms for commit in commits), begun.at_ms + begun.rollback_after_ms
-            if first_ms > over_ms + skew_ms and any(commit.outcome == "ok" for commit in commits):
+            if first_ms > over_ms + case.skew_ms and any(commit.outcome == "ok" for commit in commits):
                 yield f"{transaction_id} was to be rolled back at {over_ms}, and committed from {first_ms} on"
 
 
-def half_messages_stay_hidden(history: History) -> Iterator[str]:
+def half_messages_stay_hidden(case: Case) -> Iterator[str]:
     """Nobody gets them before somebody asked to commit them, and they are not in the log if nobody did."""
+    history = case.history
     began = {
         body: min(
             (made.began_ms for made in history.decisions if made.id == begun.id and made.verb == COMMIT),
@@ -165,8 +171,9 @@ def half_messages_stay_hidden(history: History) -> Iterator[str]:
             yield f"{body} is in the log, and nobody committed it"
 
 
-def a_check_is_given_to_one_caller_at_a_time(history: History, skew_ms: int) -> Iterator[str]:
+def a_check_is_given_to_one_caller_at_a_time(case: Case) -> Iterator[str]:
     """The first when the transaction has been undecided for long enough, each next one as much later."""
+    history = case.history
     begun = {fact.id: fact for fact in history.begun}
     by_id: dict[str, list[Checked]] = {}
     for checked in history.checked:
@@ -177,17 +184,18 @@ def a_check_is_given_to_one_caller_at_a_time(history: History, skew_ms: int) -> 
             continue  # its sender died before it knew the id
         since = [(0, own.began_ms), *((checked.number, checked.began_ms) for checked in several)]
         for (number, began_ms), later in zip(since, several, strict=False):
-            if later.number == number or later.at_ms + skew_ms < began_ms + own.check_after_ms:
+            if later.number == number or later.at_ms + case.skew_ms < began_ms + own.check_after_ms:
                 yield f"{transaction_id} was given at {began_ms}, and again at {later.at_ms}"
 
 
-def undecided_transactions_are_checked(history: History, skew_ms: int) -> Iterator[str]:
+def undecided_transactions_are_checked(case: Case) -> Iterator[str]:
     """When all was quiet and their time was not over."""
+    history = case.history
     if history.open_at_last is None:
         return
     touched = {decision.id for decision in history.decisions}
     for begun in history.begun:
-        is_open = begun.began_ms + begun.rollback_after_ms > history.last_check_ms + skew_ms
+        is_open = begun.began_ms + begun.rollback_after_ms > history.last_check_ms + case.skew_ms
         if begun.id and is_open and begun.id not in touched | history.open_at_last:
             yield f"{begun.id} is undecided, and no check gives it to anybody"
     for transaction_id in history.open_at_last:

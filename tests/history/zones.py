@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from chalicelib.core.base.limits import TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
-from tests.history.facts import Delivered, History
+from tests.history.case import Case
+from tests.history.facts import Delivered
+from tests.history.history import History
 
-if TYPE_CHECKING:
-    from tests.history.checker import Case
 
-
-def a_message_goes_to_its_zone(history: History) -> Iterator[str]:
+def a_message_goes_to_its_zone(case: Case) -> Iterator[str]:
     """Where every request is answered: no queue fails."""
+    history = case.history
     for sent in history.sent if history.are_all_answered else ():
         if sent.zone and sent.key is None and sent.place and history.zones.get(sent.place[0]) != sent.zone:
             yield f"{sent.body} of zone {sent.zone} went to {sent.place}"
 
 
-def a_queue_is_left_to_its_zone(case: Case, skew_ms: int) -> Iterator[str]:
+def a_queue_is_left_to_its_zone(case: Case) -> Iterator[str]:
     """A pop of another zone takes messages only if one of another zone was the last to take some, a while ago at most,
     or if the first ready one has waited, and nobody of the queue's zone has taken any meanwhile.
 
@@ -34,18 +33,18 @@ def a_queue_is_left_to_its_zone(case: Case, skew_ms: int) -> Iterator[str]:
         own, others = _claims(history, got, near)
         known = [claim for claim in own if claim.answered_ms < seen_ms]
         is_taken_over = any(
-            claim.answered_ms + TAKEN_OVER_MS + skew_ms > got.began_ms
+            claim.answered_ms + TAKEN_OVER_MS + case.skew_ms > got.began_ms
             and not any(back.first_ms > claim.answered_ms for back in known)
             for claim in others
         )
         since_ms = max([_ready_ms(case, got, seen_ms), *(claim.first_ms for claim in known)])
-        if not is_taken_over and got.answered_ms + skew_ms < since_ms + TAKE_OVER_AFTER_MS:
+        if not is_taken_over and got.answered_ms + case.skew_ms < since_ms + TAKE_OVER_AFTER_MS:
             took = f"a pop of zone {got.zone} took it at {got.answered_ms}"
             yield f"{got.group} {got.place} was left to zone {near} from {since_ms} on, and {took}"
 
 
 def _claims(history: History, got: Delivered, near: str | None) -> tuple[list[Delivered], list[Delivered]]:
-    """What pops of the queue's zone took before, and what those of other zones did."""
+    """The earlier claims by pops of the queue's zone, and by those of other zones."""
     claims = [
         claim
         for claim in history.delivered

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from app import app
 from chalicelib import wiring
+from chalicelib.doors.functions import ForeignEvent
 from chalicelib.doors.http import events as events_of_lambda
-from chalicelib.doors.invocation import ForeignEvent
 from tests.support import events
 from tests.support.client import Answer, Client, Group, Topic
 from tests.support.events import FRONTS, Json, Sent

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import app as functions
 from chalicelib import wiring
-from chalicelib.doors.invocation import ForeignEvent
+from chalicelib.doors.functions import ForeignEvent
 from tests.support import events
 from tests.support.client import Client, Group, Topic, bodies
 from tests.support.events import Json, Sent

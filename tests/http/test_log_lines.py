@@ -12,7 +12,7 @@ from app import app, ingest, pop
 from chalicelib import wiring
 from chalicelib.api.admission import Demand
 from chalicelib.doors.ingest.sources import UnknownEvent
-from local.request import Head
+from local.http1 import Head
 from local.server import judge
 from tests.mqhttp.client import Mq
 from tests.mqhttp.keyed import Keyed as MqKeyed

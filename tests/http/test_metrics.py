@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from chalicelib import VERSION
 from chalicelib.api.about import Metrics
-from chalicelib.core.admin import backlogs
+from chalicelib.core.admin import groups
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, MINUTE_MS, PASSED_AT_ONCE_MAX
-from chalicelib.core.telemetry import totals
+from chalicelib.core.telemetry import telemetry
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
 from tests.support.emulators import ROOT
@@ -105,10 +105,10 @@ def test_the_time_of_a_look_is_bounded_where_topics_have_no_groups(
 ) -> None:
     for number in range(20):
         client.topic(f"topic-{number}")
-    store.before = lambda _verb, _about: clock.sleep(backlogs.LOOK_MS // 4)
+    store.before = lambda _verb, _about: clock.sleep(groups.LOOK_MS // 4)
     began_ms, before = clock.ms, client.store.meter.copy()
     assert Scrape(client).value("backlogs_incomplete") == 1
-    assert clock.ms - began_ms <= backlogs.LOOK_MS + backlogs.LOOK_MS // 4
+    assert clock.ms - began_ms <= groups.LOOK_MS + groups.LOOK_MS // 4
     assert client.store.meter.since(before).round_trips <= 5
 
 
@@ -119,9 +119,9 @@ def test_a_topic_without_groups_costs_a_look_at_it_and_at_its_list_of_them(clien
 
 
 def test_the_number_of_groups_is_bounded(client: Client, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backlogs, "BACKLOG_GROUPS_MAX", 3)
-    monkeypatch.setattr(backlogs, "GROUP_DETAILS_MAX", 2)
-    monkeypatch.setattr(backlogs, "PAGE_DEFAULT", 1)
+    monkeypatch.setattr(groups, "BACKLOG_GROUPS_MAX", 3)
+    monkeypatch.setattr(groups, "GROUP_DETAILS_MAX", 2)
+    monkeypatch.setattr(groups, "PAGE_DEFAULT", 1)
     for name in ("a", "b", "c"):
         topic.group(name)
     another = client.topic("other")
@@ -253,7 +253,7 @@ def test_what_the_store_was_asked_is_counted(client: Client, topic: Topic, group
 
 
 def test_series_are_bounded(client: Client, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(totals, "PLACES_MAX", 1)
+    monkeypatch.setattr(telemetry, "PLACES_MAX", 1)
     topic.produce("a")
     client.topic("second").produce("b", "c")
     client.topic("third").produce("d")

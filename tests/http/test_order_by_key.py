@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from chalicelib.core.base.limits import HOUR_MS, PASSED_AT_ONCE_MAX
-from chalicelib.core.consuming import key_order, key_plan, skip
+from chalicelib.core.consuming import key_plan, skip
 from chalicelib.core.consuming.skip import FILTERED_BYTES_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets
 from tests.support.clock import Clock
@@ -245,7 +245,7 @@ def test_a_pop_looks_past_more_messages_of_a_key_than_it_reads_at_once(topic: To
     keyed(topic, "a0")
     group.take_one(invisible_ms=60_000)
     keyed(topic, *["a1"] * 6, "b1")
-    with patch.object(key_order, "PASSED_AT_ONCE_MAX", 4):
+    with patch.object(key_plan, "PASSED_AT_ONCE_MAX", 4):
         assert bodies(group.take(1)) == ["b1"]
     assert group.totals() == (6, 2, 0, 0)
 
@@ -255,7 +255,7 @@ def test_of_what_was_stored_long_ago_only_what_has_expired_is_passed(
     topic: Topic, group: Group, clock: Clock, at_once: int
 ) -> None:
     assert topic.client.put(topic.path, retention_ms=HOUR_MS).status == 200
-    with patch.object(key_order, "PASSED_AT_ONCE_MAX", at_once), patch.object(skip, "PASSED_AT_ONCE_MAX", at_once):
+    with patch.object(key_plan, "PASSED_AT_ONCE_MAX", at_once), patch.object(skip, "PASSED_AT_ONCE_MAX", at_once):
         keyed(topic, "a1", "a2")
         clock.sleep(HOUR_MS)
         if at_once > 4:
@@ -283,7 +283,7 @@ def test_keys_are_found_by_an_instance_that_is_new(
         keyed(topic, f"c{number}")
     keyed(topic, "a1" + "x" * 3_000, "a2" + "y" * 3_000, "b1")
     group.take(9)
-    with patch.object(key_order, "FILTERED_BYTES_MAX", bytes_at_once):
+    with patch.object(key_plan, "FILTERED_BYTES_MAX", bytes_at_once):
         assert bodies(group.seen_by(client.another()).take(1)) == ["b1"]
         assert group.seen_by(client.another()).pop()["messages"] == []
 
@@ -294,7 +294,7 @@ def test_a_pop_reads_keys_in_their_order_though_it_knows_later_ones(topic: Topic
     other = topic.group("other", ordered="key")
     other.reset({"queue": 0, "offset": 2})
     other.take_one()
-    with patch.object(key_order, "FILTERED_BYTES_MAX", 1):  # a key at a time
+    with patch.object(key_plan, "FILTERED_BYTES_MAX", 1):  # a key at a time
         assert bodies(group.take(3)) == ["a1", "b1", "c1"]
 
 
@@ -325,7 +325,7 @@ def test_a_rate_does_not_keep_what_nobody_is_to_get(topic: Topic, at_once: int) 
     """Nor what lies behind it."""
     group = topic.group("slow", ordered="key", rate_limit=2, filter={"expression": "key != 'b'"})
     keyed(topic, "b1", "b2", "b3")
-    with patch.object(key_order, "PASSED_AT_ONCE_MAX", at_once):
+    with patch.object(key_plan, "PASSED_AT_ONCE_MAX", at_once):
         assert group.pop()["messages"] == []
         assert group.totals() == (0, 0, 0, 0)
         keyed(topic, "b4", "b5", "b6", "a1", "b7", "a2", "a3")
@@ -367,14 +367,6 @@ def test_invisible_for_no_time_a_message_comes_once_in_an_answer(topic: Topic, g
     keyed(topic, "a1", "a2", "b1")
     for _ in range(2):
         assert bodies(group.take(3, invisible_ms=0)) == ["a1", "a2", "b1"]
-
-
-def test_the_order_of_a_group_is_fixed(topic: Topic, group: Group) -> None:
-    assert group.client.put(group.path, ordered=True).problem == (400, "InvalidField")
-    assert group.client.put(group.path, ordered="key").status == 200
-    assert group.client.get(group.path).json["ordered"] == "key"
-    answer = group.client.put(f"{topic.path}/groups/other", ordered="queue")
-    assert 'must be true or false or "key"' in answer.json["detail"]
 
 
 @pytest.mark.parametrize("verb", ["ack", "bury"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.push.outside import Answer as PushAnswer
+from chalicelib.push.outside import ConsumerResponse as PushAnswer
 from client.worker import PAUSES_S, Message, Refused, Reply, Retry, Service, Worker
 from tests.support.client import Answer, Client, Group, Json, Topic
 from tests.support.clock import Clock

@@ -19,7 +19,8 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
 from chalicelib.service import Service
 from tests.history.caller import Caller
-from tests.history.facts import History, Place
+from tests.history.facts import Place
+from tests.history.history import History
 from tests.history.requests import WAITING, RequestCaller
 from tests.history.transactions import TransactionCaller
 from tests.load.asking import CHECK_AFTER_MS_MAX

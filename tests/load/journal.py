@@ -12,7 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.history.facts import LISTS, Fact, History
+from tests.history.facts import Fact
+from tests.history.history import LISTS, History
 
 _KINDS = {kind.__name__: kind for kind in LISTS}
 

@@ -8,7 +8,7 @@ from typing import Any
 from chalicelib.core.base.limits import IN_FLIGHT_DEFAULT
 from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE
-from tests.history.facts import Rules
+from tests.history.history import Rules
 from tests.load.meddling import PURGED, TURNED
 
 _UNWANTED_KEY = "c"

@@ -7,19 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from unittest import mock
 from uuid import uuid4
 
 from chalicelib.core.base.limits import EXPIRED_KEPT_MS, RETENTION_MS_MIN
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.catalogue.zones import Zones
-from chalicelib.core.store.dynamodb import table
+from chalicelib.core.store.dynamodb import boto
 from chalicelib.service import Service
 from tests.history import checker
-from tests.history.aftermath import read_dead, read_log
-from tests.history.facts import NEVER_MS, History, Place
+from tests.history.facts import NEVER_MS, Place
+from tests.history.final_state import read_dead, read_log
+from tests.history.history import History
 from tests.history.transactions import note_places
-from tests.load import brief, journal, kinds, processes, proxy
+from tests.load import journal, kinds, processes, proxy, recreated_topic
 from tests.load.aftermath import Outside, Watch, ask_at_last, drain
 from tests.load.clock import now
 from tests.load.proxy import Faults, Proxy
@@ -66,11 +66,11 @@ class Report:
     faults: Counter[str]
     exits: list[int]
     """How the processes ended."""
-    brief: History = field(default_factory=History)
-    """What callers of the brief topic did."""
+    recreated: History = field(default_factory=History)
+    """What callers of the topic that is deleted and made again did."""
 
     def counts(self) -> Counter[str]:
-        history, deleted = self.history, Counter(f"{fact.about} deleted" for fact in self.brief.acted)
+        history, deleted = self.history, Counter(f"{fact.about} deleted" for fact in self.recreated.acted)
         done = {
             "messages": len(history.log),
             "deliveries": len(history.delivered),
@@ -94,7 +94,7 @@ def summary(counts: Counter[str]) -> str:
 def play(endpoint: str, plan: Plan, folder: Path) -> Report:
     """`endpoint`: of an emulator. `folder`: empty, for the journals."""
     with closing(client_of(endpoint)) as client:
-        table.ensure(client, TABLE)
+        boto.ensure(client, TABLE)
     between = Proxy(endpoint, plan.faults, plan.seed)
     with instance(endpoint) as service:
         topic = _prepared(service, plan, folder)
@@ -105,10 +105,12 @@ def play(endpoint: str, plan: Plan, folder: Path) -> Report:
         history = _history(service, topic, plan, outside, folder)
         history.passed = watch.passed
         report = Report(history, [], between.did, exits)
-        if "brief" in plan.features:
-            report.brief, report.violations = brief.judged(service, brief.name_of(topic.name), folder / brief.FOLDER)
-    with mock.patch.multiple(checker, SKEW_MS=2 * plan.skew_ms, OFF_MS=plan.skew_ms):
-        report.violations += checker.violations(history)
+        if "recreated" in plan.features:
+            report.recreated, report.violations = recreated_topic.judged(
+                service, recreated_topic.name_of(topic.name), folder / recreated_topic.FOLDER
+            )
+    history.skew_ms, history.off_ms = 2 * plan.skew_ms, plan.skew_ms
+    report.violations += checker.violations(history)
     return report
 
 
@@ -118,9 +120,9 @@ def _prepared(service: Service, plan: Plan, folder: Path) -> Topic:
     topic, _ = service.admin.topics.put(f"load-{uuid4().hex[:8]}", {"queues": plan.queues, **zones, **retention})
     for kind in plan.kinds:
         service.admin.groups.put(topic, kind, kinds.settings(kind))
-    if "brief" in plan.features:
-        brief.make(service, brief.name_of(topic.name))
-        (folder / brief.FOLDER).mkdir()
+    if "recreated" in plan.features:
+        recreated_topic.make(service, recreated_topic.name_of(topic.name))
+        (folder / recreated_topic.FOLDER).mkdir()
     return topic
 
 

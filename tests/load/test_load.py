@@ -13,7 +13,7 @@ from chalicelib.core.base.limits import STORE_DEADLINE_MS
 from tests.load import processes, torment
 from tests.load.proxy import NONE
 from tests.load.run import Plan, Report, play, summary
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.bugs import BUGS
 
 PLAYS_MAX = 20
 """Of a planted bug: each finds it in more than half of all plays."""
@@ -61,11 +61,11 @@ def test_answers_that_a_killed_process_got_still_hold(dynoxide: str, tmp_path: P
     assert sends(report, "i1")[1] == sends(report, "i1")[0] > 0
 
 
-@pytest.mark.parametrize("name", ["appends_without_dedup", "early_takeovers"])
+@pytest.mark.parametrize("name", ["repeated_appends_that_land_twice", "answers_that_promise_more_time"])
 def test_a_planted_bug_is_found_here_as_well(dynoxide: str, tmp_path: Path, name: str) -> None:
     """How calls meet is the machine's affair, so one run may miss it: a few may not."""
     missed = []
-    with MUTANTS[name]():
+    with BUGS[name].plant():
         for seed in range(300, 300 + PLAYS_MAX):
             (folder := tmp_path / str(seed)).mkdir()
             report = play(dynoxide, Plan(seconds=1.5, seed=seed), folder)

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.core.store.dynamodb import table
+from chalicelib.core.store.dynamodb import boto
 from tests.load.proxy import ALL, KINDS, NONE, Faults, Proxy
 from tests.load.worker import TABLE
 from tests.support.emulators import client_of
@@ -26,7 +26,7 @@ def proxied(dynoxide: str, faults: Faults) -> Iterator[tuple[Proxy, DynamoDBClie
 @pytest.fixture
 def direct(dynoxide: str) -> Iterator[DynamoDBClient]:
     with closing(client_of(dynoxide)) as client:
-        table.ensure(client, TABLE)
+        boto.ensure(client, TABLE)
         yield client
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import closing
 
 from chalicelib.api import Api
-from chalicelib.core.store.dynamodb import table
+from chalicelib.core.store.dynamodb import boto
 from tests.load.proxy import NONE, Proxy
 from tests.load.throttling import Throttling
 from tests.load.worker import TABLE, instance
@@ -23,7 +23,7 @@ PER_KEY = Limits(write_units=20, read_units=60, saved_s=1)
 
 def test_with_partitions_that_throttle_messages_are_stored_once_or_refused(dynoxide: str) -> None:
     with closing(client_of(dynoxide)) as client:
-        table.ensure(client, TABLE)
+        boto.ensure(client, TABLE)
     with instance(dynoxide) as service:
         api = Api(service)
         api.put_topic("throttled", {"queues": 4})

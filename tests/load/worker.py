@@ -28,10 +28,10 @@ from tests.history.caller import Caller
 from tests.history.facts import Delivered
 from tests.history.requests import RequestCaller
 from tests.load.asking import reply, send_requests, send_transactions
-from tests.load.brief import visit
 from tests.load.clock import now, sleep
 from tests.load.journal import Journal
 from tests.load.meddling import PURGED, TURNED, reset, resize
+from tests.load.recreated_topic import visit
 from tests.support.instances import SIGNING_KEY
 
 TABLE = "load"
@@ -53,7 +53,7 @@ ACTS: Mapping[str, Callable[..., None]] = {
     "transactions": send_transactions,
     "requests": send_requests,
     "resizes": resize,
-    "brief": visit,
+    "recreated": visit,
 }
 """What a caller of its own does, if the job has this feature."""
 FEATURES = ("dedup_ids", "delays", "ttls", *ACTS)

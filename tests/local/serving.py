@@ -17,7 +17,7 @@ from email.message import Message
 from pathlib import Path
 from typing import Any
 
-from local.connections import GRACE_SECONDS
+from local.asyncio_server import GRACE_SECONDS
 from tests.support.emulators import ROOT, free_port
 
 START_SECONDS = 30

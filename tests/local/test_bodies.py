@@ -18,8 +18,8 @@ from chalicelib.api.admission import Demand
 from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local import connection as connection_module
+from local.asyncio_server import Server
 from local.connection import SMALL_BODY_BYTES_MAX
-from local.connections import Server
 from local.memory.store import MemoryStore
 from local.server import find, judge
 from tests.local.serving import Running, in_raw

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from local import beginnings, connections
+from local import asyncio_server, workload
 from local import connection as connection_module
-from local.connections import Server
-from local.office import HasHungUp, Pace, Task
-from local.request import Answer, Head
+from local.asyncio_server import Server
+from local.http1 import Head, RawResponse
+from local.workload import HasHungUp, Pace, Task
 from tests.local.serving import Running, running
 
 CROWD = 3_000
@@ -73,7 +73,7 @@ def test_a_crowd_of_partial_requests_takes_no_threads_and_goes_unnoticed(many_fi
 # -- a server of its own, whose requests are carried out when the test says so ----------------------------------------
 
 
-class Office:
+class Handlers:
     """Carries out requests: `/held` ones wait until `doors` is open."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Office:
         self._ends = ExitStack()
 
     def serve(self) -> int:
-        """Opens the office. The port."""
+        """Opens the handlers. The port."""
         server = Server(0, self.find)
         serving = threading.Thread(target=server.serve_forever, name="decant-server", daemon=True)
         serving.start()
@@ -100,7 +100,7 @@ class Office:
     def find(self, head: Head, _body: bytes | None) -> Task:
         return Task(pace(head), lambda is_over: self.carry_out(head, is_over))
 
-    def carry_out(self, head: Head, is_over: HasHungUp) -> Answer:
+    def carry_out(self, head: Head, is_over: HasHungUp) -> RawResponse:
         self.carried_out.append((head.target, threading.current_thread().name))
         if head.target == "/held/poll":
             self.begun.release()
@@ -109,7 +109,7 @@ class Office:
         if head.target.startswith("/held"):
             self.held.release()
             assert self.doors.wait(20)
-        return Answer(200, {}, head.target.encode())
+        return RawResponse(200, {}, head.target.encode())
 
 
 def pace(head: Head) -> Pace:
@@ -119,10 +119,10 @@ def pace(head: Head) -> Pace:
 
 
 @pytest.fixture
-def office() -> Iterator[Office]:
-    office = Office()
-    yield office
-    office.close()
+def handlers() -> Iterator[Handlers]:
+    handlers = Handlers()
+    yield handlers
+    handlers.close()
 
 
 def answer(connection: socket.socket) -> bytes:
@@ -135,61 +135,61 @@ def asked(port: int, target: bytes) -> socket.socket:
     return connection
 
 
-def test_polls_that_wait_keep_no_other_request_waiting(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "POLLS_MAX", 2)
-    port = office.serve()
+def test_polls_that_wait_keep_no_other_request_waiting(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio_server, "POLLS_MAX", 2)
+    port = handlers.serve()
     with ExitStack() as stack:
         polls = [stack.enter_context(closing(asked(port, b"/held/poll"))) for _ in range(5)]
         for _ in range(2):
-            assert office.held.acquire(timeout=20)
+            assert handlers.held.acquire(timeout=20)
         with asked(port, b"/other") as other:
             assert answer(other) == b"/other"
-        assert not office.held.acquire(blocking=False)  # the others wait for a thread
-        office.doors.set()
+        assert not handlers.held.acquire(blocking=False)  # the others wait for a thread
+        handlers.doors.set()
         assert [answer(poll) for poll in polls] == [b"/held/poll"] * 5
 
 
-def test_of_many_polls_few_begin_before_the_others_wait(office: Office) -> None:
-    port, few = office.serve(), beginnings.AT_ONCE_MAX
-    office.waits = threading.Semaphore(0)
+def test_of_many_polls_few_begin_before_the_others_wait(handlers: Handlers) -> None:
+    port, few = handlers.serve(), workload.STARTS_AT_ONCE_MAX
+    handlers.waits = threading.Semaphore(0)
     with ExitStack() as stack:
         polls = [stack.enter_context(closing(asked(port, b"/held/poll"))) for _ in range(2 * few)]
         for _ in range(few):
-            assert office.begun.acquire(timeout=20)
+            assert handlers.begun.acquire(timeout=20)
         with asked(port, b"/other") as other:
             assert answer(other) == b"/other"
-        assert not office.begun.acquire(blocking=False)
+        assert not handlers.begun.acquire(blocking=False)
         polls.pop().close()  # whoever has gone before its turn takes nobody's place
         for waiting in range(1, few):
-            office.waits.release()
-            assert office.begun.acquire(timeout=20), waiting
-        office.waits.release(2 * few)
-        office.doors.set()
+            handlers.waits.release()
+            assert handlers.begun.acquire(timeout=20), waiting
+        handlers.waits.release(2 * few)
+        handlers.doors.set()
         assert [answer(poll) for poll in polls] == [b"/held/poll"] * len(polls)
 
 
-def test_a_request_that_waits_for_nothing_is_not_handed_over(office: Office) -> None:
-    port = office.serve()
+def test_a_request_that_waits_for_nothing_is_not_handed_over(handlers: Handlers) -> None:
+    port = handlers.serve()
     for target, threads in ((b"/at-once", "decant-server"), (b"/other", "decant-request")):
         with asked(port, target) as connection:
             assert answer(connection) == target
-        assert office.carried_out[-1][1].startswith(threads)
+        assert handlers.carried_out[-1][1].startswith(threads)
 
 
-def test_requests_sent_ahead_let_other_connections_have_their_turn(office: Office) -> None:
-    port = office.serve()
+def test_requests_sent_ahead_let_other_connections_have_their_turn(handlers: Handlers) -> None:
+    port = handlers.serve()
     with asked(port, b"/held/at-once") as ahead:
-        assert office.held.acquire(timeout=20)
+        assert handlers.held.acquire(timeout=20)
         ahead.sendall(GET % b"/at-once" * 100)
         with asked(port, b"/other/at-once") as other:
-            office.doors.set()
+            handlers.doors.set()
             assert answer(other) == b"/other/at-once"
-    assert ("/other/at-once", "decant-server") in office.carried_out[:20]
+    assert ("/other/at-once", "decant-server") in handlers.carried_out[:20]
 
 
-def test_a_body_that_does_not_come_holds_no_thread(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "OTHERS_MAX", 1)
-    port = office.serve()
+def test_a_body_that_does_not_come_holds_no_thread(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio_server, "OTHERS_MAX", 1)
+    port = handlers.serve()
     with asked(port, b"/slow HTTP/1.1\r\nContent-Length: 2\r\nX:") as slow, asked(port, b"/other") as other:
         assert answer(other) == b"/other"
         slow.sendall(b"{}")
@@ -205,25 +205,27 @@ def test_a_body_that_does_not_come_holds_no_thread(office: Office, monkeypatch: 
     ],
 )
 def test_a_connection_that_stops_in_its_request_is_closed_in_time(
-    office: Office, monkeypatch: pytest.MonkeyPatch, limit: str, says: bytes
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch, limit: str, says: bytes
 ) -> None:
     monkeypatch.setattr(connection_module, limit, 0.05)
-    with socket.create_connection(("127.0.0.1", office.serve()), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", handlers.serve()), timeout=20) as connection:
         connection.sendall(says)
         assert connection.recv(1) == b""
 
 
-def test_a_client_that_does_not_read_its_answers_is_given_up(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_its_answers_is_given_up(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection_module, "ANSWER_SECONDS", 0.05)
     request = GET % (b"/" + b"a" * 60_000)
-    connection = socket.create_connection(("127.0.0.1", office.serve()), timeout=20)
+    connection = socket.create_connection(("127.0.0.1", handlers.serve()), timeout=20)
     with connection, pytest.raises(ConnectionError):
         connection.sendall(request * 1_000)
 
 
-def test_a_defect_costs_its_own_connection_only(office: Office, caplog: pytest.LogCaptureFixture) -> None:
-    port = office.serve()
-    office.held = None  # type: ignore[assignment]
+def test_a_defect_costs_its_own_connection_only(handlers: Handlers, caplog: pytest.LogCaptureFixture) -> None:
+    port = handlers.serve()
+    handlers.held = None  # type: ignore[assignment]
     with asked(port, b"/held") as broken, asked(port, b"/other") as other:
         assert broken.recv(1) == b""
         assert answer(other) == b"/other"

@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from local.connections import Server
-from local.office import Pace, Task
-from local.request import Answer, Head
+from local.asyncio_server import Server
+from local.http1 import Head, RawResponse
+from local.workload import Pace, Task
 from tests.local.serving import running
 from tests.support.emulators import ROOT
 
@@ -56,12 +56,12 @@ def test_a_crowd_larger_than_the_files_that_may_be_open_goes_unnoticed(says: byt
 
 EXHAUSTED = """
 import resource, socket, sys, threading
-from local import connections
-from local.office import Pace, Task
-from local.request import Answer
+from local import asyncio_server
+from local.workload import Pace, Task
+from local.http1 import RawResponse
 
-connections.DESCRIPTORS_KEPT = 0
-server = connections.Server(0, lambda head, body: Task(Pace.SOON, lambda has_hung_up: Answer(200, {}, b"")))
+asyncio_server.DESCRIPTORS_KEPT = 0
+server = asyncio_server.Server(0, lambda head, body: Task(Pace.SOON, lambda has_hung_up: RawResponse(200, {}, b"")))
 threading.Thread(target=server.serve_forever, daemon=True).start()
 with socket.create_connection(("127.0.0.1", server.port)) as connection:
     connection.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
@@ -111,11 +111,11 @@ class Held:
         self.began, self.ends = threading.Semaphore(0), threading.Event()
 
     def find(self, head: Head, _body: bytes | None) -> Task:
-        def run(_has_hung_up: object) -> Answer:
+        def run(_has_hung_up: object) -> RawResponse:
             if head.target == "/held":
                 self.began.release()
                 assert self.ends.wait(20)
-            return Answer(200, {}, bytes(LARGE if head.target == "/large" else 0))
+            return RawResponse(200, {}, bytes(LARGE if head.target == "/large" else 0))
 
         return Task(Pace.SOON, run)
 

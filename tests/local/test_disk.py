@@ -22,12 +22,11 @@ from chalicelib.core.store import Keys, Range
 from chalicelib.core.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
 from chalicelib.doors.http.response import Response
 from chalicelib.doors.router import respond
-from local.memory.disk import FILE, FORMAT, RESERVE, Disk
-from local.memory.private import FolderUnusable
+from local import StartupError
+from local.memory.disk import FILE, FORMAT, RESERVE, Disk, FolderUnusable
 from local.memory.store import MemoryStore
 from local.server import request_of
-from local.store import open_store
-from local.unstartable import Unstartable
+from local.startup import open_store
 from tests.local.serving import Running, refusal, running
 
 A, B, C = (Key("p", sk) for sk in "abc")
@@ -267,7 +266,7 @@ def test_only_the_memory_store_keeps_a_folder(folder: Path, monkeypatch: pytest.
     ):
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
-        with pytest.raises(Unstartable, match="only the memory store keeps a folder"):
+        with pytest.raises(StartupError, match="only the memory store keeps a folder"):
             open_store()
     assert not folder.exists()
 

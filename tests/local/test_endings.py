@@ -13,14 +13,14 @@ from contextlib import closing
 
 import pytest
 
-from local import connections
-from local.office import Pace, Task
-from local.request import Answer
+from local import asyncio_server
+from local.http1 import RawResponse
+from local.workload import Pace, Task
 from tests.local.serving import ANSWER_SECONDS, END_SECONDS, Running, running
 
 POP = "/topics/orders/groups/billing/pop"
 WAITING = b'{"wait_ms": 20000}'
-SOON_SECONDS = connections.GRACE_SECONDS / 2
+SOON_SECONDS = asyncio_server.GRACE_SECONDS / 2
 
 PRODUCE = b'{"messages": [{"body": "hello"}]}'
 
@@ -124,9 +124,9 @@ def test_a_second_signal_ends_it_at_once(server: Running) -> None:
 
 
 def test_a_request_that_never_comes_whole_ends_with_the_grace_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "GRACE_SECONDS", 0.05)
-    task = Task(Pace.AT_ONCE, lambda _is_over: Answer(204, {}, b""))
-    listening = connections.Server(0, lambda _head, _body: task)
+    monkeypatch.setattr(asyncio_server, "GRACE_SECONDS", 0.05)
+    task = Task(Pace.AT_ONCE, lambda _is_over: RawResponse(204, {}, b""))
+    listening = asyncio_server.Server(0, lambda _head, _body: task)
     serving = threading.Thread(target=listening.serve_forever)
     serving.start()
     with socket.create_connection(("127.0.0.1", listening.port), timeout=ANSWER_SECONDS) as half:

@@ -16,15 +16,13 @@ from chalicelib.api import OPERATIONS
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import KIB
 from chalicelib.core.table.writes import Key
-from chalicelib.core.telemetry.lines import PUSH, SWEEP
 from chalicelib.core.telemetry.record import Record, recording
+from chalicelib.core.telemetry.telemetry import PUSH, SWEEP
 from chalicelib.doors.mqhttp.calls import CALLS
 from chalicelib.doors.sqs.actions import ACTIONS
 from chalicelib.doors.sqs.door import OPERATION
 from local.memory import disk as disk_module
-from local.memory import reserve
-from local.memory.disk import RESERVE, Disk
-from local.memory.reserve import MAKE_ROOM, Reserve
+from local.memory.disk import MAKE_ROOM, RESERVE, Disk, Reserve
 from local.memory.store import MemoryStore
 from tests.local.serving import Running, running
 
@@ -35,8 +33,7 @@ PAGE_BYTES = 4 * KIB
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryStore]:
     """On a disk of its own, which has room for as much again as the reserve."""
-    for module in (disk_module, reserve):
-        monkeypatch.setattr(module, "RESERVE_BYTES", SMALL_RESERVE_BYTES)
+    monkeypatch.setattr(disk_module, "RESERVE_BYTES", SMALL_RESERVE_BYTES)
     monkeypatch.setattr(Reserve, "free_bytes", lambda _: 0)
     with closing(Disk(tmp_path / "data")) as disk:
         give_up = disk._reserve.give_up

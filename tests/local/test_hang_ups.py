@@ -17,11 +17,11 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
-from local.connections import Server
+from local.asyncio_server import Server
+from local.http1 import Head, RawResponse
 from local.memory.store import MemoryStore
-from local.office import HasHungUp, Pace, Task
-from local.request import Answer, Head
 from local.server import find
+from local.workload import HasHungUp, Pace, Task
 from tests.local.serving import Running
 
 POP = "/topics/%s/groups/billing/pop"
@@ -44,7 +44,7 @@ ended = threading.Semaphore(0)
 def watched(head: Head, body: bytes | None) -> Task:
     task = find(head, body)
 
-    def run(has_hung_up: HasHungUp) -> Answer:
+    def run(has_hung_up: HasHungUp) -> RawResponse:
         answer = task.run(has_hung_up)
         if task.pace is Pace.LONG:
             ended.release()

@@ -12,9 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from chalicelib.core.base.errors import InvalidField, MessageTooLarge
-from local.body import read_body
-from local.incoming import Incoming, Pause, Steps
-from local.request import understood
+from local.http1 import ReceiveBuffer, Steps, WaitFor, parse_head, read_body
 from tests.local.serving import Running, endpoint_in, in_raw, running
 
 DELETION = b"DELETE /topics/kept HTTP/1.1\r\nHost: localhost\r\nX-More: 1\r\n\r\n"
@@ -276,20 +274,20 @@ TALK = b"".join(
 HEARD = [("/topics/whole", b'{"queues": 3}'), ("/health", None), ("/topics/a", b"{}\r\n "), ("/last", None)]
 
 
-def requests_in(incoming: Incoming, heard: list[tuple[str, bytes | None]]) -> Steps[None]:
+def requests_in(incoming: ReceiveBuffer, heard: list[tuple[str, bytes | None]]) -> Steps[None]:
     while True:
-        head = understood((yield from incoming.head()))
+        head = parse_head((yield from incoming.head()))
         body = yield from read_body(head.headers, incoming, 100, lambda _size: iter(()))  # type: ignore[arg-type,return-value]
         heard.append((head.target, body))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 50, len(TALK)])
 def test_requests_are_the_same_in_whichever_pieces_they_come(size: int) -> None:
-    incoming, heard = Incoming(), list[tuple[str, bytes | None]]()
+    incoming, heard = ReceiveBuffer(), list[tuple[str, bytes | None]]()
     reading = requests_in(incoming, heard)
     for start in range(0, len(TALK), size):
         incoming.add(TALK[start : start + size])
-        assert next(reading) is Pause.INPUT
+        assert next(reading) is WaitFor.INPUT
     assert heard == HEARD
     incoming.has_ended = True
     with pytest.raises(EOFError):
@@ -299,12 +297,12 @@ def test_requests_are_the_same_in_whichever_pieces_they_come(size: int) -> None:
 def test_a_value_of_blanks_is_no_work_for_minutes() -> None:
     began = time.perf_counter()
     with pytest.raises(InvalidField):
-        understood(b"GET / HTTP/1.1\r\nHost: localhost\r\na:" + b" " * 60_000 + b"\0\r\n\r\n")
+        parse_head(b"GET / HTTP/1.1\r\nHost: localhost\r\na:" + b" " * 60_000 + b"\0\r\n\r\n")
     assert time.perf_counter() - began < 1
 
 
 def test_chunks_that_come_together_count_together() -> None:
-    incoming = Incoming()
+    incoming = ReceiveBuffer()
     incoming.add(b"6\r\nabcdef\r\n6\r\nabcdef\r\n0\r\n\r\n")
     with pytest.raises(MessageTooLarge):
         list(read_body({"transfer-encoding": "chunked"}, incoming, 10, lambda _size: iter(())))  # type: ignore[arg-type,return-value]

@@ -12,12 +12,12 @@ from boto3.dynamodb.conditions import Key as Attribute
 from boto3.dynamodb.types import TypeSerializer
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.core.store.dynamodb import table
-from chalicelib.core.store.dynamodb.values import typed_item
+from chalicelib.core.store.dynamodb import boto
+from chalicelib.core.store.dynamodb.expressions import typed_item
 from chalicelib.core.table.writes import Key
 from local import endpoint
+from local.memory.dynamodb_api import ITEMS_AT_ONCE, DynamoApi
 from local.memory.store import MemoryStore
-from local.memory.wire import ITEMS_AT_ONCE, Wire
 from tests.support.emulators import client_of
 
 TABLE = "decant"
@@ -37,7 +37,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture(scope="module")
 def ours(store: MemoryStore) -> Iterator[DynamoDBClient]:
-    offered = endpoint.Endpoint(0, Wire(store, TABLE).answer, lambda *_: None)
+    offered = endpoint.Endpoint(0, DynamoApi(store, TABLE).answer, lambda *_: None)
     serving = endpoint.start(offered)
     yield client_of(offered.url)
     offered.shutdown()
@@ -48,7 +48,7 @@ def ours(store: MemoryStore) -> Iterator[DynamoDBClient]:
 @pytest.fixture(scope="module")
 def emulator(dynoxide: str) -> Iterator[DynamoDBClient]:
     client = client_of(dynoxide)
-    table.ensure(client, TABLE)
+    boto.ensure(client, TABLE)
     for item in ITEMS:
         client.put_item(TableName=TABLE, Item=typed_item(item))
     yield client
@@ -118,20 +118,20 @@ def test_the_segments_of_a_scan_are_all_items_once(ours: DynamoDBClient, total: 
 
 
 def asked_of(store: MemoryStore, operation: str, **parameters: Any) -> tuple[int, Any]:
-    status, content, _ = Wire(store, TABLE).answer(operation, json.dumps(parameters).encode())
+    status, content, _ = DynamoApi(store, TABLE).answer(operation, json.dumps(parameters).encode())
     return status, json.loads(content)
 
 
 def test_a_scan_meets_what_stays_once_while_others_write() -> None:
     """What comes and goes meanwhile may be met or not."""
     store, met = MemoryStore(), list[tuple[str, str]]()
-    wire, is_open = Wire(store, TABLE), True
+    api, is_open = DynamoApi(store, TABLE), True
     where: dict[str, Any] = {}
     stays = [(f"p{number % 50}", f"{number:04d}") for number in range(3 * ITEMS_AT_ONCE)]
     goes = [(f"p{number}", "0") for number in range(50)] + [(f"q{number}", "0") for number in range(50)]
     store.put_all([{"pk": pk, "sk": sk} for pk, sk in (*stays, *goes)])
     while is_open:
-        page = json.loads(wire.answer("Scan", json.dumps({"TableName": TABLE, "Limit": 11, **where}).encode())[1])
+        page = json.loads(api.answer("Scan", json.dumps({"TableName": TABLE, "Limit": 11, **where}).encode())[1])
         met += [(item["pk"]["S"], item["sk"]["S"]) for item in page["Items"]]
         where = {"ExclusiveStartKey": page.get("LastEvaluatedKey")}
         is_open = "LastEvaluatedKey" in page
@@ -226,13 +226,13 @@ def test_what_is_not_carried_out_is_refused_by_name(operation: str, parameters: 
 def test_what_is_nested_deep_is_refused_as_other_values_are(name: str) -> None:
     deep = b"[" * 1_000 + b"]" * 1_000
     body = b'{"TableName": "decant", "%b": %b}' % (name.encode(), deep)
-    status, _, _ = Wire(MemoryStore(), TABLE).answer("Scan", body)
+    status, _, _ = DynamoApi(MemoryStore(), TABLE).answer("Scan", body)
     assert status == 400
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 1_000 + b"]" * 1_000])
 def test_a_body_that_is_no_map_is_refused(body: bytes) -> None:
-    status, content, _ = Wire(MemoryStore(), TABLE).answer("Scan", body)
+    status, content, _ = DynamoApi(MemoryStore(), TABLE).answer("Scan", body)
     assert (status, json.loads(content)["__type"].partition("#")[2]) == (400, "SerializationException")
 
 

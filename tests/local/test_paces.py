@@ -14,9 +14,9 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.service import Service
 from local import server
+from local.http1 import Head
 from local.memory.store import MemoryStore
-from local.office import Pace, Task
-from local.request import Head
+from local.workload import Pace, Task
 from tests.support.clock import Clock
 
 POP = "/topics/orders/groups/billing/pop"

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.core.table.writes import Absent, Key, Set, Write
-from local.memory.disk import FILE, RESERVE, Disk
-from local.memory.private import FolderUnusable
+from local.memory.disk import FILE, RESERVE, Disk, FolderUnusable
 from local.memory.store import MemoryStore
 from tests.local.serving import refusal, running
 

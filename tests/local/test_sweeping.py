@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from chalicelib.core.base.limits import HOUR_MS, SECOND_MS
-from local import sweeping
+from local import background
+from local.background import pause_seconds, sweep_for_ever
 from local.memory import opening
 from local.memory.disk import Disk
-from local.sweeping import pause_seconds, sweep_for_ever
 from tests.support import clock as clocks
 
 
@@ -78,7 +78,7 @@ def test_what_has_expired_leaves_the_memory_store_within_an_hour(
     store.put_all([{"pk": "p", "sk": name, "ttl": ms // SECOND_MS} for name, ms in ends.items()])
     store.put_all([{"pk": "p", "sk": "never"}])
     for _ in range(3):
-        sweeping.drop_expired(clock.runtime())
+        background.drop_expired(clock.runtime())
         clock.sleep(HOUR_MS)
     opening.close()
     assert [item["sk"] for item in Disk(tmp_path).items()] == ["later", "never"]

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from random import Random
 from typing import Any, Self
-from unittest.mock import patch
 
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.core.catalogue import alarm
@@ -19,13 +18,14 @@ from chalicelib.core.store import Outcome
 from chalicelib.core.table.writes import Item, Write
 from chalicelib.service import Service
 from tests.history import checker
-from tests.history.aftermath import read_dead, read_log
 from tests.history.caller import Caller
-from tests.history.facts import NEVER_MS, Delivered, History, Rules, Settled
+from tests.history.facts import NEVER_MS, Delivered, Settled
+from tests.history.final_state import read_dead, read_log
+from tests.history.history import History, Rules
 from tests.history.transactions import TransactionCaller, note_places
-from tests.simulation.cursors import remember
+from tests.simulation.alarms import read_alarms
+from tests.simulation.cursor_states import remember
 from tests.simulation.faulty_store import PastStore
-from tests.simulation.watching import read_alarms
 from tests.support.instances import SIGNING_KEY
 from tests.support.stopping import Stage
 
@@ -45,6 +45,9 @@ Act = Callable[["Scene", Service], object]
 class MeetingStore(PastStore):
     """Every request takes a millisecond, so that no two things happen at once. Just before one of them, something else
     happens."""
+
+    troubles = 0
+    """None: every call is to be answered."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
@@ -113,6 +116,7 @@ class Scene(Stage):
             "backoff_ms": Backoff([SHORT_MS]),
         } | settings
         self.queues, self._producers = queues, 0
+        self.attempts: dict[str, int] = {}
         self.theirs: list[Delivered] = []
         self.mine: list[Delivered] = []
         self.got: list[Delivered] = []
@@ -163,13 +167,14 @@ class Scene(Stage):
     def copy(self) -> Self:
         other = copy(self)
         other.store, other.random, other.history = self.store.copy_for(other), Random(2), self.history.copy()
+        other.attempts = dict(self.attempts)
         return other
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         return Service(self.store, self.runtime(), SIGNING_KEY)
 
     def caller(self, service: Service) -> Caller:
-        return Caller(service, self.topic, self.history, lambda: self.now, asks_for_topic=True)
+        return Caller(service, self.topic, self.history, lambda: self.now, asks_for_topic=True, attempts=self.attempts)
 
     def transactor(self, service: Service) -> TransactionCaller:
         return TransactionCaller(service, self.topic, self.history, lambda: self.now)
@@ -214,7 +219,8 @@ class Scene(Stage):
     def meets(self, happens: Act, request: int) -> list[str]:
         """What is wrong after this has happened just before this request of the call."""
         fresh = self.copy()
-        with fresh.around(), patch.multiple(checker, SKEW_MS=0, OFF_MS=0):
+        fresh.history.skew_ms = fresh.history.off_ms = 0
+        with fresh.around():
             service = fresh._warmed()
             fresh.store.before(request, lambda: fresh._judged(lambda: happens(fresh, fresh.instance())))
             fresh._judged(lambda: fresh.act(fresh, service))

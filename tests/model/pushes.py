@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from chalicelib.push.dispatcher import GUARD_MS, LOOK_EVERY_MS, RUN_MS
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from chalicelib.push.slots import LEASE_SPARE_MS, PAUSE_MS_MAX
 from tests.model.consumers import letters_of
 from tests.model.cursor import Cursor, Hold
@@ -227,7 +227,7 @@ class Pushes(Pair):
         doomed = cursor.doomed(self.now, group.settings["max_attempts"])
         return cursor.in_turn(self.now, log, doomed, (group.settings["push"] or {}).get("batch", 10))
 
-    def called(self, call: Call) -> Answer:
+    def called(self, call: Call) -> ConsumerResponse:
         """The consumer. A run outlives what goes wrong in it, so that is kept for the end of it."""
         try:
             return self._called(call)
@@ -235,7 +235,7 @@ class Pushes(Pair):
             self.failure = self.failure or failure
             raise
 
-    def _called(self, call: Call) -> Answer:
+    def _called(self, call: Call) -> ConsumerResponse:
         self.calls += 1
         name, messages = call.json["group"], call.messages
         group, known_failures = self._group(name), self._judged(call, name)
@@ -327,14 +327,16 @@ class Pushes(Pair):
             self._delete(other, name)
         return str(kind)
 
-    def _answer(self, messages: list[Json], meanwhile: str) -> tuple[Answer, dict[str, Json] | None]:
+    def _answer(self, messages: list[Json], meanwhile: str) -> tuple[ConsumerResponse, dict[str, Json] | None]:
         """The answer; and which messages it reports as failed. None: the call has failed, and all of them."""
         kinds = [*CONTENT * self.is_happy, *DISCONTENT, *(1 + 5 * (meanwhile == "push")) * ["is gone"]]
         kind = self._draw(st.sampled_from(kinds)) if self.calls < CALLS_MAX else "content"
         if kind == "content":
-            return self._draw(st.sampled_from([OK, Answer(204), Answer(200, b'{"batchItemFailures": []}')])), {}
+            return self._draw(
+                st.sampled_from([OK, ConsumerResponse(204), ConsumerResponse(200, b'{"batchItemFailures": []}')])
+            ), {}
         if kind == "is gone":
-            return Answer(410), {}
+            return ConsumerResponse(410), {}
         if kind == "reports":
             ids = [message["message_id"] for message in messages]
             about = {"reason": self._draw(st.sampled_from([None, "no stock"]))}
@@ -345,11 +347,11 @@ class Pushes(Pair):
             return failing({"itemIdentifier": "x"}), None
         if kind == "is slow":
             self.clock.sleep(1_000)
-            return Answer.missing("no answer in time"), None
+            return ConsumerResponse.missing("no answer in time"), None
         retry_after = self._draw(st.sampled_from([None, None, "0", "3", "100"]))
-        return Answer(self._draw(st.sampled_from([500, 302])), retry_after=retry_after), None
+        return ConsumerResponse(self._draw(st.sampled_from([500, 302])), retry_after=retry_after), None
 
-    def _break_or_go_on(self, group: Pushed, known_failures: int, answer: Answer, has_failed: bool) -> None:
+    def _break_or_go_on(self, group: Pushed, known_failures: int, answer: ConsumerResponse, has_failed: bool) -> None:
         """What the caller knows of failures decides: another may have been faster."""
         breaker = group.breaker
         if breaker.failures != known_failures:
@@ -363,7 +365,7 @@ class Pushes(Pair):
         group.breaker = Breaker(known_failures + 1, self.now + min(wait_ms, PAUSE_MS_MAX))
 
     def _settle(
-        self, group: Pushed, queue: int, held: dict[int, Hold], answer: Answer, failed: dict[str, Json] | None
+        self, group: Pushed, queue: int, held: dict[int, Hold], answer: ConsumerResponse, failed: dict[str, Json] | None
     ) -> None:
         """What another call has taken over is not settled by this one."""
         cursor, log = group.cursors[queue], self.topic.logs[queue]
@@ -423,7 +425,7 @@ class Pushes(Pair):
         assert seen == known, (seen, known)
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: ConsumerResponse) -> str:
     if answer.status == 200:
         return 'status 200, but batchItemFailures names no message of the call: {"itemIdentifier": "x"}'
     return answer.trouble or f"status {answer.status}"

@@ -15,7 +15,7 @@ from chalicelib.core.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.core.base.runtime import system
 from chalicelib.core.store import Outcome
 from chalicelib.core.table.writes import Add, Item, Key, Remove, RemoveItem, Set, Write
-from tests.history.checker import SKEW_MS
+from tests.history.history import SKEW_MS
 from tests.support.clock import Clock
 from tests.support.instances import instance
 from tests.support.repeating_store import RepeatingStore

@@ -9,7 +9,7 @@ from chalicelib.core.base.errors import ReplyTimeout
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.message import Message
 from chalicelib.core.log.segment import Entry
-from chalicelib.core.requests import reply
+from chalicelib.core.requests import correlation
 from chalicelib.core.table.writes import Refused
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
@@ -113,8 +113,8 @@ def test_no_late_write_changes_what_a_caller_was_told(api: Api, store: Recording
         api.get_reply(timed_out)
     one, other = (api.service.requests.correlation(each) for each in (answered, timed_out))
     entry = Entry.packed(b"12345678", [Message("late", None, None, None, {})], clock.now())
-    store.sent += [reply.store(each, entry, b"late", None) for each in (one, other)] + [
-        reply.time_out(one, clock.now())
+    store.sent += [correlation.store(each, entry, b"late", None) for each in (one, other)] + [
+        correlation.time_out(one, clock.now())
     ]
     arrive_again(store)
     assert api.get_reply(answered)["reply"]["body"] == "first"

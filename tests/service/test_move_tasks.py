@@ -16,7 +16,7 @@ from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.core.catalogue.group import LATEST
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.cursors.cursor_writes import create, returned, write
+from chalicelib.core.cursors.cursor_writes import bring_back, create, write
 from chalicelib.core.cursors.lease import Lease
 from chalicelib.core.moves.task import COMPLETED, FAILED, MoveTask
 from chalicelib.core.moves.tasks import NoTask, TaskRuns
@@ -324,7 +324,7 @@ def test_two_copies_of_a_message_are_not_brought_back_at_once() -> None:
     store = MemoryStore()
     made = Cursor.fresh(keys.cursor("t", "g", "1", 0), 5)
     store.write(create(made))
-    changes = [returned(made, [Lease(token, 3, 1, 1_000, 0)]) for token in ("~a", "~b")]
+    changes = [bring_back(made, [Lease(token, 3, 1, 1_000, 0)]) for token in ("~a", "~b")]
     store.write(write(made, changes[0]))
     with pytest.raises(Refused):
         store.write(write(made, changes[1]))

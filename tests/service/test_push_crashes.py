@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from chalicelib.push.slots import LEASE_SPARE_MS, PAUSE_MS_MAX, SLOT_SPARE_MS
 from chalicelib.service import Service
 from tests.support.consumer import Call, Consumer, failing
@@ -43,13 +43,13 @@ class Scene(Stage):
         other.arrange()
         return other
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: Call) -> ConsumerResponse:
         self.had += [(self.now, body) for body in call.bodies]
         if any(message["invisible_until_ms"] < self.now + call.timeout_ms for message in call.messages):
             self.wrong.append(call)
         if len(self.consumer.calls) == 1:
             return failing({"itemIdentifier": call.messages[0]["message_id"], "delay_ms": 100})
-        return Answer(500 if len(self.consumer.calls) == 2 else 200)
+        return ConsumerResponse(500 if len(self.consumer.calls) == 2 else 200)
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         service = super().instance(stop)
@@ -142,13 +142,13 @@ def test_a_slot_is_held_during_its_call(scene: Scene) -> None:
     fresh = scene.copy()
     calls: list[int] = []
 
-    def answer(call: Call) -> Answer:
+    def answer(call: Call) -> ConsumerResponse:
         fresh.consumer.react = None  # nothing fails
         began_ms = fresh.now
         fresh.run()  # another instance, while the call is under way
         assert fresh.now == began_ms  # it leaves the rest to this one
         calls.append(len(fresh.consumer.calls))
-        return Answer(200)
+        return ConsumerResponse(200)
 
     fresh.consumer.react = answer
     fresh.run()

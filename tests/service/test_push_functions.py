@@ -18,7 +18,7 @@ from botocore.stub import Stubber
 from chalicelib import wiring
 from chalicelib.push import functions
 from chalicelib.push.functions import Functions
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def returns(stub: Stubber, returned: bytes, **more: Any) -> None:
 @pytest.mark.parametrize("returned", [b"null", b'{"batchItemFailures": []}', b""])
 def test_what_a_function_returns_is_the_answer(stub: Stubber, calls: Functions, returned: bytes) -> None:
     returns(stub, returned)
-    assert calls.invoke("bill", b"{}", 500) == Answer(200, returned)
+    assert calls.invoke("bill", b"{}", 500) == ConsumerResponse(200, returned)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_lambda_that_is_not_reached_gave_no_answer(error: Exception) -> None:
 def test_what_is_too_long_is_no_answer(stub: Stubber, calls: Functions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "ANSWER_BYTES_MAX", 3)
     returns(stub, b"123")
-    assert calls.invoke("bill", b"{}", 500) == Answer(200, b"123")
+    assert calls.invoke("bill", b"{}", 500) == ConsumerResponse(200, b"123")
     returns(stub, b"null")
     assert calls.invoke("bill", b"{}", 500).trouble == "the function returned more than 3 bytes"
 
@@ -172,7 +172,7 @@ def test_the_push_that_the_stage_names_is_woken(
 def test_beside_a_store_in_memory_there_are_no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECANT_STORE", "memory")
     answer = wiring.outside_of(wiring.settings, wiring.parts).invoke("bill", b"{}", 1_000)
-    assert answer == Answer.missing("there are no functions beside a store in memory")
+    assert answer == ConsumerResponse.missing("there are no functions beside a store in memory")
 
 
 def test_a_deployed_function_has_no_store_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

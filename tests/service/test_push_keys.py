@@ -11,7 +11,7 @@ from standardwebhooks.webhooks import Webhook
 
 from chalicelib.api import Api
 from chalicelib.core.base.limits import DAY_MS, MINUTE_MS
-from chalicelib.core.catalogue.configured_keys import HEARD_MS
+from chalicelib.core.catalogue.signing_key import HEARD_MS
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.core.test_configured_keys import NEW, OLD, Place

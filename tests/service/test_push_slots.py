@@ -10,7 +10,7 @@ from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.push import Push
 from chalicelib.core.table.writes import Item, Refused, Write
 from chalicelib.core.telemetry.telemetry import Telemetry
-from chalicelib.push.slots import PAUSE_MS_MAX, SLOT_SPARE_MS, Pause, Slot, Slots, hold, take
+from chalicelib.push.slots import PAUSE_MS_MAX, SLOT_SPARE_MS, PushPause, PushSlot, Slots, hold, take
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 
@@ -30,7 +30,7 @@ class Shelf(MemoryStore):
         self.written.append(write)
         return super().write(write)
 
-    def item(self, slot: Slot) -> dict[str, object]:
+    def item(self, slot: PushSlot) -> dict[str, object]:
         return dict(self._items[slot.key.pk][slot.key.sk])
 
 
@@ -50,7 +50,7 @@ def slots(shelf: Shelf, clock: Clock) -> Slots:
     return Slots(Env.over(shelf, runtime, Telemetry(runtime)))
 
 
-def taken(slots: Slots, push: Push = PUSH) -> Slot:
+def taken(slots: Slots, push: Push = PUSH) -> PushSlot:
     slot, _ = slots.take(GROUP, push)
     assert slot is not None
     return slot
@@ -80,7 +80,7 @@ def test_a_slot_is_free_when_its_time_is_over_and_not_before(slots: Slots, clock
 
 def test_two_who_read_a_free_slot_do_not_both_get_it(slots: Slots, shelf: Shelf) -> None:
     for before in (None, shelf.item(taken(slots))):
-        other = Slot(taken(slots, Push({**PUSH.given, "concurrency": 9})).key, 0, "other", 1)
+        other = PushSlot(taken(slots, Push({**PUSH.given, "concurrency": 9})).key, 0, "other", 1)
         shelf.write(take(other, shelf.item(other)))
         with pytest.raises(Refused):
             shelf.write(take(other.__class__(other.key, 0, "late", 2), before))
@@ -181,5 +181,5 @@ def test_a_pause_is_a_minute_at_most(slots: Slots, clock: Clock) -> None:
 def test_an_old_success_does_not_end_a_new_pause(slots: Slots) -> None:
     _, pause = slots.take(GROUP, PUSH)
     slots.pause(pause, 1_000)
-    slots.resume(Pause(pause.key, 3))
+    slots.resume(PushPause(pause.key, 3))
     assert slots.take(GROUP, PUSH)[1].failures == 1

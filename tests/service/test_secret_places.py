@@ -11,7 +11,7 @@ import pytest
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.catalogue.configured_keys import ConfiguredKeys
+from chalicelib.core.catalogue.signing_key import ConfiguredKeys
 from chalicelib.service import Service
 from tests.spark.service import busy_world
 from tests.support.consumer import Consumer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.core.access.token import Token, first, make, remove
+from chalicelib.core.access.tokens import Token, first, make, remove
 from chalicelib.core.base.errors import StoreUnavailable, TokenNotFound, Unauthenticated
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.core.store import Read

@@ -27,8 +27,8 @@ from standardwebhooks.webhooks import Webhook
 
 from chalicelib.api import Api
 from chalicelib.core.base.runtime import system
-from chalicelib.push import dispatcher, names, webhooks, wire
-from chalicelib.push.outside import Answer, Outside
+from chalicelib.push import courier, dispatcher, webhooks
+from chalicelib.push.outside import ConsumerResponse, Outside
 from chalicelib.push.webhooks import Webhooks
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
@@ -90,7 +90,7 @@ def serving(respond: Respond, tls: ssl.SSLContext | None = None) -> Iterator[Ser
         server.server_close()
 
 
-def post(url: str, timeout_ms: int = 5_000, allows_loopback: bool = True) -> Answer:
+def post(url: str, timeout_ms: int = 5_000, allows_loopback: bool = True) -> ConsumerResponse:
     return Webhooks(system(), allows_loopback).post(url, {"x-a": "b"}, b"{}", timeout_ms)
 
 
@@ -101,7 +101,7 @@ def resolving(*addresses: str) -> Callable[[str, int], Sequence[str]]:
 def test_a_post_carries_path_query_headers_and_body() -> None:
     with serving(answering(200, b"yes")) as server:
         for target in ("/hooks?a=b%20c", "/hooks", "?a", ""):
-            assert post(server.url + target) == Answer(200, b"yes")
+            assert post(server.url + target) == ConsumerResponse(200, b"yes")
         assert [target for target, _, _ in server.seen] == ["/hooks?a=b%20c", "/hooks", "/?a", "/"]
         _, headers, body = server.seen[0]
     assert (body, headers["x-a"]) == (b"{}", "b")
@@ -111,7 +111,7 @@ def test_a_post_carries_path_query_headers_and_body() -> None:
 @pytest.mark.parametrize("status", [200, 204, 400, 410, 500, 503])
 def test_the_status_and_the_retry_after_are_told(status: int) -> None:
     with serving(answering(status, retry_after="7")) as server:
-        assert post(server.url) == Answer(status, b"", "7")
+        assert post(server.url) == ConsumerResponse(status, b"", "7")
 
 
 def test_a_redirect_is_not_followed() -> None:
@@ -141,7 +141,7 @@ def test_an_answer_that_takes_too_long_is_none(respond: Respond) -> None:
         )  # nobody is at the first
         began = time.monotonic()
         answer = calls.post(f"http://shop.example:{server.server_port}/", {}, b"", 200)
-        assert answer == Answer.missing("no answer within 200 ms")
+        assert answer == ConsumerResponse.missing("no answer within 200 ms")
         assert time.monotonic() - began < 0.9
 
 
@@ -169,7 +169,7 @@ def in_time(url: str, body: bytes = b"{}", **options: Any) -> None:
     calls, began = Webhooks(system(), allows_loopback=True, **options), time.monotonic()
     answer = calls.post(url, {}, body, TIMEOUT_MS)
     assert time.monotonic() - began < TIMEOUT_MS / 1_000 + SPARE_S
-    assert answer == Answer.missing(f"no answer within {TIMEOUT_MS} ms")
+    assert answer == ConsumerResponse.missing(f"no answer within {TIMEOUT_MS} ms")
 
 
 def drip(connected: socket.socket) -> None:
@@ -231,7 +231,7 @@ def test_a_name_that_is_found_late_does_not_hold_up_its_call() -> None:
 
 
 def test_look_ups_that_nobody_waits_for_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "RESOLVING_MAX", 2)
+    monkeypatch.setattr(webhooks, "RESOLVING_MAX", 2)
     begun, given_up = list[str](), threading.Event()
 
     def resolve(host: str, _port: int) -> Sequence[str]:
@@ -273,7 +273,7 @@ print(*{name.partition(".")[0] for name in {*sys.modules} - before} - sys.stdlib
 
 @pytest.mark.parametrize("size", [b"-1", b"fffffff"])
 def test_chunks_of_any_size_are_read_up_to_a_bound(size: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "WIRE_BYTES_MAX", 100_000)
+    monkeypatch.setattr(courier, "WIRE_BYTES_MAX", 100_000)
 
     def serve(connected: socket.socket) -> None:
         connected.recv(1 << 16)
@@ -304,7 +304,7 @@ def test_an_answer_that_is_too_long_is_none(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_answer_is_taken_as_it_is_sent() -> None:
     """A small one that says that it is compressed may be endless."""
     with serving(answering(200, packed := gzip.compress(b"{}"), content_encoding="gzip")) as server:
-        assert post(server.url) == Answer(200, packed)
+        assert post(server.url) == ConsumerResponse(200, packed)
 
 
 def hang_up(handler: BaseHTTPRequestHandler, _body: bytes) -> None:
@@ -325,7 +325,7 @@ def test_a_server_that_takes_no_connection_is_given_up_in_time(scheme: str, monk
         waited_s.append(timeout)
         raise TimeoutError("timed out")
 
-    monkeypatch.setattr(webhooks, "create_connection", connect)
+    monkeypatch.setattr(socket, "create_connection", connect)
     assert post(f"{scheme}://127.0.0.1/", timeout_ms=2_000).trouble.startswith("no answer: ")
     assert 0 < waited_s[0] <= 2
 
@@ -355,7 +355,7 @@ def test_the_connection_goes_to_the_address_that_was_checked() -> None:
     with serving(answering(200, b"here")) as server:
         calls = Webhooks(system(), allows_loopback=True, resolve=resolving("127.0.0.1"))
         answer = calls.post(f"http://nowhere.invalid:{server.server_port}/", {}, b"", 5_000)
-        assert answer == Answer(200, b"here")
+        assert answer == ConsumerResponse(200, b"here")
         assert server.seen[0][1]["host"] == f"nowhere.invalid:{server.server_port}"
 
 
@@ -402,7 +402,9 @@ def test_a_certificate_must_be_that_of_the_name(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
     with serving(answering(200, b"yes"), context) as server:
         calls = Webhooks(system(), allows_loopback=True, resolve=resolving("127.0.0.1"))
-        assert calls.post(f"https://shop.example:{server.server_port}/", {}, b"a", 5_000) == Answer(200, b"yes")
+        assert calls.post(f"https://shop.example:{server.server_port}/", {}, b"a", 5_000) == ConsumerResponse(
+            200, b"yes"
+        )
         refused = calls.post(f"https://other.example:{server.server_port}/", {}, b"b", 5_000)
         assert "Hostname mismatch" in refused.trouble
         assert [body for _, _, body in server.seen] == [b"a"]

@@ -16,8 +16,9 @@ from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from traceback import format_exc
 
-from tests.history.facts import NEVER_MS, History, Moved
-from tests.simulation.mutants import MUTANTS
+from tests.history.facts import NEVER_MS, Moved
+from tests.history.history import History
+from tests.simulation.bugs import BUGS
 from tests.simulation.planted import finding
 from tests.simulation.reach import measured, tables
 from tests.simulation.world import World, play
@@ -61,7 +62,7 @@ def main() -> int:
 
 
 def _pool(processes: int) -> Pool:
-    """Of processes that leave an interrupt to this one."""
+    """A pool of processes that leave an interrupt to this one."""
     return get_context("fork").Pool(processes, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
 
@@ -105,7 +106,7 @@ def _printed(seed: int) -> list[str]:
 
 
 def _facts(history: History) -> Iterator[tuple[int, str]]:
-    """What callers did, moved messages and changes of alarms, each with its time."""
+    """The facts about callers, moved messages and changes of alarms, each with its time."""
     for values in (getattr(history, each.name) for each in fields(history)):
         for fact in values if isinstance(values, list) else ():
             if isinstance(fact, Moved) or hasattr(fact, "began_ms"):
@@ -117,13 +118,13 @@ def _facts(history: History) -> Iterator[tuple[int, str]]:
 def _show_findings(processes: int) -> int:
     """The first seed that finds each planted bug."""
     with _pool(processes) as pool:
-        for name, seed in zip(MUTANTS, pool.imap(finding, MUTANTS), strict=True):
+        for name, seed in zip(BUGS, pool.imap(finding, BUGS), strict=True):
             print(f'    "{name}": {seed},', flush=True)
     return 0
 
 
 def _show_reach(asked: argparse.Namespace) -> int:
-    """What the histories of the seeds reach and, worst first, what they do not."""
+    """Prints what the histories of the seeds reach and, worst first, what they do not."""
     for line in tables(*measured(range(asked.seed, asked.seed + asked.seeds), asked.processes)):
         print(line)
     return 0

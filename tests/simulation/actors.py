@@ -11,11 +11,11 @@ from chalicelib.core.admin.groups import OneQueue
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.consuming.request import Pop
 from chalicelib.service import Service
-from tests.history.caller import Caller
+from tests.history.caller import Caller, named
 from tests.history.facts import Delivered
-from tests.simulation.expiring import CONSUMERS_LULL
-from tests.simulation.requesting import Replier
-from tests.simulation.zoned import AWAY, AWAY_MS_MAX
+from tests.simulation.expiry import CONSUMERS_LULL
+from tests.simulation.requests import Replier
+from tests.simulation.zones import AWAY, AWAY_MS_MAX
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -87,7 +87,7 @@ class Consumer(Actor):
         if twin and self._group in twin.groups:
             service = twin.instance()
             twin.caller(service).ack(got[:2], self._group)
-        others = [group for group in self._world.groups if group != self._group]
+        others = [group for group in self._world.groups if named(group) != named(self._group)]
         if others:
             caller.ack(got[:2], self._random.choice(others))
 

@@ -11,7 +11,7 @@ from tests.simulation.faulty_store import ALL
 from tests.simulation.plans import EXPIRING, RESIZED, Plan
 
 BASE = Plan(messages=14, pops=4, queues=1)
-"""What all seeds have."""
+"""The parts that all seeds have."""
 
 _LEASES_MS = (0, 200, 1_000, 3_000)
 _SQS = {"queue_calls": 7}
@@ -108,11 +108,11 @@ APART: dict[str, set[str]] = {
     "partitions": {"expiry", "resizes", "stalls", "clients of SQS", "pushes"},
     "torn reads": {"expiry", "resizes", "stalls", "clients of SQS", "faults"},
 }
-"""What does not meet: no check would know what to expect, or no history would end."""
+"""Features that do not meet: no check would know what to expect, or no history would end."""
 
 
 def mixed(seed: int) -> Plan:
-    """Of two features that cannot meet, the one that stands first in the list stays."""
+    """If two features cannot meet, the first in the list stays."""
     random, plan, chosen = Random(~seed), BASE, set[str]()
     for name, (share, ways) in FEATURES.items():
         is_on, way = random.random() < share, random.choice(ways)

@@ -7,8 +7,8 @@ from typing import Any
 
 from chalicelib.core.base.limits import SET_ASIDE_MAX
 from chalicelib.core.catalogue.group import BY_KEY
-from tests.history.checker import SKEW_MS
-from tests.simulation.expiring import RETENTION_MS
+from tests.history.history import SKEW_MS
+from tests.simulation.expiry import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults
 
 EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 42, "pops": 7, "dedup_ms": 2_000}
@@ -49,6 +49,8 @@ class Plan:
     """Approximate sizes of messages; the payloads of the largest are stored outside of the log."""
     queues: int = 2
     groups: int = 1
+    broadcast_to: tuple[str, ...] = ()
+    """The consumers of each group, if it is a broadcast group."""
     late_groups: int = 0
     """Made while messages come in."""
     resets: int = 0
@@ -75,7 +77,7 @@ class Plan:
     max_attempts: int = 1_000
     max_in_flight: int = 1_000
     settle_by: str = "receipt"
-    """What receipts name."""
+    """Whether receipts name a lease, a delivery or a message."""
     meddlers: int = 0
     """Callers who settle by receipts of others, and by old ones."""
     notes_first: bool = False
@@ -121,7 +123,7 @@ class Plan:
     zones: bool = False
     """Whether queues, producers and consumers are in zones."""
     requests: int = 0
-    """Of each of two requesters."""
+    """How many each of two requesters sends."""
     transactions: int = 0
     arbiters: int = 2
     """Callers that ask which transactions are undecided, if there are transactions."""
@@ -168,6 +170,18 @@ class Plan:
         return self.skew_ms + self.set_back_ms
 
 
+BROADCAST = Plan(
+    broadcast_to=("ann", "bob", "eve"),
+    consumers=6,
+    pops=8,
+    max_attempts=4,
+    burials=0.1,
+    delayed=0.2,
+    meddlers=2,
+    sweepers=1,
+    small_pages=True,
+)
+"""For bugs that show where each of several consumers gets every message."""
 TWINS = Plan(
     twins=True,
     shared=0.7,

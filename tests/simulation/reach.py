@@ -1,6 +1,5 @@
-"""What histories reach: lines and branches of the rooms, guards of writes, errors, and operations that meet at an item.
-
-What no history reaches, no check judges."""
+"""Counts what histories reach: lines and branches of the rooms, guards of writes, errors, and operations that meet at
+an item. No check judges code that no history reaches."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from chalicelib.core.table.writes import Guard, Item, Key, Refused, Write, key_o
 from local.memory.evaluate import holds
 from tests.simulation import world
 from tests.simulation.faulty_store import PastStore
-from tests.simulation.intruding import Intruders
+from tests.simulation.intruders import Intruders
 
 _ROOT = Path(table.__file__).parents[2]
 ROOMS = (
@@ -84,7 +83,7 @@ class Seen:
 
 
 def measured(seeds: Sequence[int], processes: int) -> tuple[Seen, dict[str, Any]]:
-    """What the histories of these seeds reach, and the report of coverage.py about the rooms."""
+    """Plays these seeds and returns what they reach, with the report of coverage.py about the rooms."""
     seen = Seen()
     chunks = [seeds[first : first + _CHUNK] for first in range(0, len(seeds), _CHUNK)]
     with TemporaryDirectory() as folder:
@@ -241,7 +240,7 @@ def _by_itself(act: Callable[[Intruders], None]) -> Callable[[Intruders], None]:
 
 
 def _operation(frame: FrameType | None) -> str:
-    """What a caller, or an intruder, asked a room for: the outermost of its functions."""
+    """The outermost function of a room that a caller, or an intruder, called."""
     found = ""
     while frame is not None and frame.f_code is not _INTRUSION:
         found, frame = _entrance(frame.f_code) or found, frame.f_back

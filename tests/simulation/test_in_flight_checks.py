@@ -8,8 +8,8 @@ import pytest
 
 from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.table.writes import Key
-from tests.history.facts import History, Rules
-from tests.simulation.cursors import Versions, _crowded
+from tests.history.history import History, Rules
+from tests.simulation.cursor_states import Versions, _crowded
 
 NOW = 1_000_000
 KEY = Key("group#id#g", "cursor#gid#000")

@@ -15,13 +15,15 @@ import pytest
 
 from chalicelib.core.catalogue.group import BY_KEY
 from chalicelib.doors.sqs.registry import moves_of, queues_of
-from tests.history.facts import NEVER_MS, History
+from tests.history.facts import NEVER_MS
+from tests.history.history import History
 from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
 from tests.history.transactions import ENDED
 from tests.simulation import __main__
 from tests.simulation.faulty_store import ALL, NONE, PastStore
 from tests.simulation.plans import (
     AFTERLIFE,
+    BROADCAST,
     CALLS,
     CROWD,
     EMPTIED,
@@ -123,7 +125,7 @@ def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
 
 def test_a_history_does_not_depend_on_how_python_hashes() -> None:
     """Sets and dictionaries of strings have another order in every process."""
-    program = "from tests.history.facts import LISTS; from tests.simulation.world import World; world = World(17);"
+    program = "from tests.history.history import LISTS; from tests.simulation.world import World; world = World(17);"
     program += " world.run(); print([getattr(world.history, name) for name in LISTS.values()])"
     printed = {
         subprocess.run(
@@ -189,6 +191,7 @@ def _played(world: World) -> History:
     ("plan", "seeds"),
     [
         (AFTERLIFE, 25),
+        (BROADCAST, 30),
         (CROWD, 30),
         (EMPTIED, 20),
         (replace(EMPTIED, faults=ALL), 15),

@@ -15,6 +15,7 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.alarm import Alarm
 from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.core.catalogue.filters import Filter
+from chalicelib.core.catalogue.group import BROADCAST
 from chalicelib.core.catalogue.rate import Rate
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.catalogue.zones import Zones
@@ -25,35 +26,35 @@ from chalicelib.core.table.writes import Key
 from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
 from local.memory.meter import Meter
-from tests.history import checker
-from tests.history.aftermath import read_dead, read_log, take_all
-from tests.history.caller import Caller
-from tests.history.checker import SKEW_MS
-from tests.history.facts import Delivered, History, Paused, Rules, Settled
+from tests.history.caller import Caller, named
+from tests.history.checker import violations
+from tests.history.facts import Delivered, Paused, Settled
+from tests.history.final_state import read_dead, read_log, take_all
+from tests.history.history import SKEW_MS, History, Rules
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller, note_places
-from tests.simulation import moving, pushing, queueing, reading, returning
+from tests.simulation import dead_letter_topic, move_tasks, pushes, readers, sqs_queues
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
-from tests.simulation.afterlife import Purger, Redriver
-from tests.simulation.appointed import short_appointments, unappointed
-from tests.simulation.cursors import remember
-from tests.simulation.expiring import KEPT_MS, Archivist, Trimmer, short_lives
+from tests.simulation.alarms import Watcher, look_before_the_drain, read_alarms
+from tests.simulation.appointments import short_appointments, unappointed
+from tests.simulation.cursor_states import remember
+from tests.simulation.dead_letter_topic import Remover, exhume, make_topic
+from tests.simulation.dead_letters import Purger, Redriver
+from tests.simulation.expiry import KEPT_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
-from tests.simulation.intruding import Intruders
-from tests.simulation.losing import Loser
-from tests.simulation.meddling import Meddler
+from tests.simulation.intruders import Intruders
+from tests.simulation.lost_payloads import Loser
 from tests.simulation.mixture import mixed
-from tests.simulation.moving import Remover, exhume, make_topic
+from tests.simulation.old_receipts import Meddler
 from tests.simulation.outage import BOOTED_MS, NEVER, Outage
 from tests.simulation.plans import Plan
-from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
-from tests.simulation.purging import Emptier, clocks_apart
-from tests.simulation.pushing import quick_calls
-from tests.simulation.requesting import Requester, at_last
-from tests.simulation.resizing import Drainer, Resizer, quick_changes
-from tests.simulation.transacting import Arbiter, Sender
-from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
-from tests.simulation.zoned import ZONES, zone_of
+from tests.simulation.producers import LATE_WRITE_MS, Canceller, Producer, short_times
+from tests.simulation.purges import Emptier, clocks_apart
+from tests.simulation.pushes import quick_calls
+from tests.simulation.queue_counts import Drainer, Resizer, quick_changes
+from tests.simulation.requests import Requester, at_last
+from tests.simulation.transactions import Arbiter, Sender
+from tests.simulation.zones import ZONES, zone_of
 from tests.support.partitioned_store import PartitionedStore
 from tests.support.partitions import Limits, Partitions
 from tests.support.scheduler import Endless, Killed, Scheduler
@@ -90,7 +91,11 @@ class World:
         self._intruders = Intruders(self, self._random)
         self._attempts: dict[str, int] = {}
         self.history = History(
-            dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
+            skew_ms=self._plan.apart_ms,
+            off_ms=self._plan.apart_ms - self._plan.skew_ms // 2,
+            dedup_ms=self._plan.dedup_ms,
+            retention_ms=self._plan.retention_ms,
+            expired_kept_ms=KEPT_MS,
         )
         self.history.aside_max = self._plan.aside_max
         self._outage: Outage = beside._outage if beside else NEVER
@@ -104,9 +109,10 @@ class World:
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self.history.are_reads_torn = self._plan.faults.torn > 0
         self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
-        self._groups = [f"g{number}" for number in range(self._plan.groups)]
-        self._consumer = pushing.Consumer(self, self._random)
-        self.queue_names = queueing.Names(self._plan.is_fifo)
+        consumers = [f"@{consumer}" for consumer in self._plan.broadcast_to] or [""]
+        self._groups = [f"g{number}{consumer}" for number in range(self._plan.groups) for consumer in consumers]
+        self._consumer = pushes.Consumer(self, self._random)
+        self.queue_names = sqs_queues.Names(self._plan.is_fifo)
         self.history.rate = self._plan.rate
         self._topic = self._prepared()
         if self._partitions and self._plan.shuts_log:
@@ -155,16 +161,15 @@ class World:
         if plan.retention_ms:
             yield short_lives()
         if plan.queue_calls:
-            yield queueing.quick_news()
+            yield sqs_queues.quick_news()
         if plan.tasks:
-            yield returning.short_holds()
+            yield move_tasks.short_holds()
 
     def _verdict(self) -> list[str]:
-        with patch.multiple(checker, SKEW_MS=self._plan.apart_ms, OFF_MS=self._plan.apart_ms - self._plan.skew_ms // 2):
-            remember(self._store, self.now_topic, self.history)
-            self.history.unappointed = list(unappointed(self._store))
-            queueing.note_queues(self._store, self.queue_names, self._plan.over_json, self.history)
-            return checker.violations(self.history)
+        remember(self._store, self.now_topic, self.history)
+        self.history.unappointed = list(unappointed(self._store))
+        sqs_queues.note_queues(self._store, self.queue_names, self._plan.over_json, self.history)
+        return violations(self.history)
 
     def _spawn_all(self) -> None:
         plan = self._plan
@@ -180,10 +185,10 @@ class World:
             self._spawn(partial(LateGroup, self, f"late{number}"))
         self._spawn_some(plan.resets, lambda random: Resetter(self, random))
         self._spawn_some(bool(plan.wipes), lambda random: Emptier(self, plan.wipes, random))
-        self._spawn_some(bool(plan.looks), lambda random: reading.Reader(self, random))
+        self._spawn_some(bool(plan.looks), lambda random: readers.Reader(self, random))
         self._spawn_some(plan.sweepers, lambda random: Sweeper(self, random))
         self._spawn_some(bool(plan.redrives), lambda random: Redriver(self, plan.redrives, random))
-        self._spawn_some(2 * bool(plan.tasks), lambda random: returning.Returner(self, plan.tasks, random))
+        self._spawn_some(2 * bool(plan.tasks), lambda random: move_tasks.Returner(self, plan.tasks, random))
         self._spawn_some(bool(plan.removals), lambda random: Remover(self, plan.removals, random))
         self._spawn_some(bool(plan.purges), lambda random: Purger(self, plan.purges, random))
         self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
@@ -194,14 +199,14 @@ class World:
         self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, plan.cancels, random))
         self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
-        self._spawn_some(2 * plan.pushes, lambda random: pushing.Scheduled(self, random))
+        self._spawn_some(2 * plan.pushes, lambda random: pushes.Scheduled(self, random))
         self._spawn_some(plan.meddlers, lambda random: Meddler(self, plan.pops, random))
         self._spawn_some(bool(plan.resizes), lambda random: Resizer(self, plan.resizes, random))
         for helper in [Drainer(self, self._random)] * 2 * bool(plan.resizes):
             self._scheduler.spawn(partial(self._live, helper))
         for number in range(3 * bool(plan.queue_calls)):
-            self._spawn(partial(queueing.Owner, self, number))
-            self._spawn(partial(queueing.Client, self, f"s{number}"))
+            self._spawn(partial(sqs_queues.Owner, self, number))
+            self._spawn(partial(sqs_queues.Client, self, f"s{number}"))
         if plan.retention_ms:
             self._spawn_expiry()
 
@@ -235,8 +240,10 @@ class World:
             "delay_ms": plan.delay_ms,
             "settle_by": plan.settle_by,
         }
+        if plan.broadcast_to:
+            settings["mode"] = BROADCAST
         if plan.moves_dead:
-            settings["dead_letters"] = DeadLetterTopic({"topic": moving.TOPIC})
+            settings["dead_letters"] = DeadLetterTopic({"topic": dead_letter_topic.TOPIC})
         if plan.rate:
             settings["rate_limit"] = Rate(plan.rate)
         if plan.alarm_ready:
@@ -252,7 +259,7 @@ class World:
             "max_depth": self._plan.max_depth,
             "zones": self._plan.zones and Zones(ZONES),
         }
-        looked_at = reading.SETTINGS if self._plan.looks else {}
+        looked_at = readers.SETTINGS if self._plan.looks else {}
         return {"queues": self._plan.queues, **looked_at, **{name: value for name, value in optional.items() if value}}
 
     @property
@@ -290,7 +297,7 @@ class World:
 
     def pause(self, service: Service, group: str, is_paused: bool) -> None:
         self.history.pauses.append(fact := Paused(group, is_paused, self.now))
-        service.admin.groups.put(self._topic, group, {"paused": is_paused})
+        service.admin.groups.put(self._topic, named(group), {"paused": is_paused})
         fact.at_ms, fact.is_answered = self.now, True
 
     def add_group(self, name: str) -> None:
@@ -370,16 +377,16 @@ class World:
                 make_topic(service, self.history)
             made.append(service.admin.topics.put(self.name, self._topic_settings)[0])
             if self._plan.tasks:
-                returning.make_queues(service, self.history)
+                move_tasks.make_queues(service, self.history)
             for group in self._groups:
-                service.admin.groups.put(made[0], group, self.settings)
+                service.admin.groups.put(made[0], named(group), self.settings)
                 self.history.rules[group] = self.rules
 
         self._scheduler.spawn(prepare)
         self._scheduler.run(_STEPS_MAX)
         self._topic = made[0]
         if self._plan.pushes:
-            self._scheduler.spawn(lambda: pushing.make_group(self.instance(NONE), self))
+            self._scheduler.spawn(lambda: pushes.make_group(self.instance(NONE), self))
             self._scheduler.run(_STEPS_MAX)
         return made[0]
 
@@ -424,7 +431,7 @@ class World:
                 self._scheduler.spawn(partial(self._judged, partial(self._take_what_comes_back, group)))
             self._scheduler.spawn(partial(self._judged, partial(self._drain_group, group)), QUIET_MS)
         if self._plan.pushes:
-            self._scheduler.spawn(partial(self._judged, partial(pushing.drain_group, self)), QUIET_MS)
+            self._scheduler.spawn(partial(self._judged, partial(pushes.drain_group, self)), QUIET_MS)
         if self._plan.queue_calls:
             self._scheduler.spawn(partial(self._judged, self._empty_queues), QUIET_MS)
         if self._plan.resizes:
@@ -450,7 +457,7 @@ class World:
         self.pause(service, group, False)
         self.history.rated_until_ms[group] = self.now
         unlimited = {"rate_limit": Rate(1_000_000)} if self._plan.rate else {}
-        service.admin.groups.put(self._topic, group, {**self.settings, **unlimited})
+        service.admin.groups.put(self._topic, named(group), {**self.settings, **unlimited})
         self.history.drained.setdefault(group, set()).update(take_all(caller, group))
         if self._plan.delay_ms:  # these pops have promoted some, which wait once more
             self.sleep(self._plan.delay_ms + 1)
@@ -459,8 +466,9 @@ class World:
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet
         read_dead(service, self.now_topic, group, self.history)
-        parts = service.admin.groups.details(service.env.catalogue.current_topic(self.name), group).queues
-        self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
+        if not self._plan.broadcast_to:  # whose progress is that of all consumers
+            parts = service.admin.groups.details(service.env.catalogue.current_topic(self.name), group).queues
+            self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
 
     def _read_log(self) -> None:
         service = self.instance(NONE)
@@ -472,12 +480,12 @@ class World:
             Archivist(self).look()
         else:
             read_log(service, topic, self.history)
-            self.history.look_ups += reading.wrong_look_ups(service, self, self._random)
-            self.history.look_ups += reading.wrong_cancels(service, self, self._random)
+            self.history.look_ups += readers.wrong_look_ups(service, self, self._random)
+            self.history.look_ups += readers.wrong_cancels(service, self, self._random)
         if self._plan.moves_dead:
             exhume(service, self._store, self.history)
         if self._plan.tasks:
-            returning.settle(self)
+            move_tasks.settle(self)
         if self._plan.requests:
             at_last(service, self)
         if self._plan.transactions:
@@ -487,7 +495,7 @@ class World:
             read_alarms(service, self._store, self.history)
 
     def _empty_queues(self) -> None:
-        queueing.empty_queues(self, self.instance(NONE))
+        sqs_queues.empty_queues(self, self.instance(NONE))
 
     def _check(self) -> None:
         self.instance(NONE).sweeps.check()

@@ -11,7 +11,7 @@ from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
 from chalicelib.doors.sqs.registry import NewQueue, moves_of, queues_of
-from chalicelib.push.outside import Answer
+from chalicelib.push.outside import ConsumerResponse
 from local.memory.store import MemoryStore
 from tests.http.test_dead_letters import bury, redrive
 from tests.http.test_requests import asked, fetch, reply
@@ -254,7 +254,7 @@ def _shrunk(client: Client) -> Topic:
 
 def _called(client: Client) -> Topic:
     """A group that is pushed, and fails."""
-    pushing = Client(client.store, client.clock, seed=2, outside=Consumer(otherwise=Answer(500)).outside())
+    pushing = Client(client.store, client.clock, seed=2, outside=Consumer(otherwise=ConsumerResponse(500)).outside())
     topic = pushing.topic("called")
     topic.group("webhook", push={"url": "https://shop.example/"}, backoff_ms=[1000])
     topic.produce("call")

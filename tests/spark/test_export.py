@@ -154,7 +154,7 @@ BAD = {
     "attribute 'entries' is no entry: it has 23 bytes and the flags 0": line(items.segment(POINTER + b"1")),
     "attribute 'entries' is no entry: it has 22 bytes and the flags 8": line(items.segment(POINTER[:21] + b"\x08")),
     "attribute 'data' is missing": line({"pk": "payload#a#00", "sk": "00"}),
-    "the key is not as it should be: pk 'log#aaaaaaaa#0', sk 'x'": line(items.segment(items.entry()) | {"sk": "x"}),
+    "the key has an unknown form: pk 'log#aaaaaaaa#0', sk 'x'": line(items.segment(items.entry()) | {"sk": "x"}),
 }
 
 

@@ -14,12 +14,12 @@ import orjson
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.core.store.dynamodb import table as tables
-from chalicelib.core.store.dynamodb.values import plain_item
+from chalicelib.core.store.dynamodb import boto as tables
+from chalicelib.core.store.dynamodb.expressions import plain_item
 from chalicelib.core.table.writes import key_of
 from local import endpoint
+from local.memory.dynamodb_api import DynamoApi
 from local.memory.store import MemoryStore
-from local.memory.wire import Wire
 from spark.exporting.__main__ import main
 from spark.exporting.state import State
 from spark.reading.manifest import Export, read_export
@@ -51,7 +51,7 @@ Place = tuple[str, Writer]
 def memory() -> Iterator[tuple[str, InMemory]]:
     """The endpoint of a store in memory, and what writes there."""
     writer = InMemory()
-    offered = endpoint.Endpoint(0, Wire(writer.store, TABLE).answer, lambda *_: None)
+    offered = endpoint.Endpoint(0, DynamoApi(writer.store, TABLE).answer, lambda *_: None)
     serving = endpoint.start(offered)
     yield offered.url, writer
     offered.shutdown()

@@ -11,7 +11,7 @@ import pytest
 from spark.files import Place
 from spark.frame.job import INTERRUPTED, main
 from spark.jobs import incremental
-from spark.tables.versions import Parts
+from spark.tables.versions import TableParts
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic
 from tests.spark.noting import noted
@@ -69,10 +69,10 @@ def test_links_to_folders_elsewhere_are_not_followed(tmp_path: Path, capsys: pyt
 
 def test_a_day_asks_for_no_more_files_than_weeks_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does it parse more partitions. The list of all files alone grows: by a line for each day and each export."""
-    days, asked, located, parsed = Days(tmp_path / "exports", 40), list[str](), Place.located, Parts.__getitem__
+    days, asked, located, parsed = Days(tmp_path / "exports", 40), list[str](), Place.located, TableParts.__getitem__
     tables, sizes, counts = tmp_path / "tables", list[int](), set[int]()
     monkeypatch.setattr(Place, "located", noted(located, asked, lambda place: place.name))
-    monkeypatch.setattr(Parts, "__getitem__", noted(parsed, asked, lambda _, name: name))
+    monkeypatch.setattr(TableParts, "__getitem__", noted(parsed, asked, lambda _, name: name))
     for day in range(25):
         days.write()
         asked.clear()

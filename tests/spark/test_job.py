@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark.errors import BadInput
 from spark.frame.command_line import instant
-from spark.frame.job import FAILED, INTERRUPTED, Job, Outcome, main
+from spark.frame.job import FAILED, INTERRUPTED, Job, JobResult, main
 from spark.frame.run import Run
 from spark.jobs import audit, backlog, cost, dead_letters, delays, messages, pipeline, report, search
 from tests.spark.exports import change, write_export, write_items
@@ -24,12 +24,12 @@ from tests.spark.items import entry, segment, topic
 from tests.support.emulators import ROOT
 
 
-def _job(ends: Callable[[], Outcome]) -> Job:
+def _job(ends: Callable[[], JobResult]) -> Job:
     return Job("some", "", lambda _: ends(), reads_export=False)
 
 
-def _raises(error: BaseException) -> Callable[[], Outcome]:
-    def end() -> Outcome:
+def _raises(error: BaseException) -> Callable[[], JobResult]:
+    def end() -> JobResult:
         raise error
 
     return end
@@ -133,8 +133,8 @@ def test_tables_that_cannot_be_written_are_named(
 ) -> None:
     (tmp_path / "file").touch()
 
-    def write(run: Run) -> Outcome:
-        return Outcome(str(run.write_all(spark.range(1), "some")))
+    def write(run: Run) -> JobResult:
+        return JobResult(str(run.write_all(spark.range(1), "some")))
 
     assert main(Job("some", "", write, reads_export=False), ["--tables", str(tmp_path / "file" / "tables")]) == FAILED
     said = capsys.readouterr().err

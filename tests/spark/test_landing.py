@@ -14,11 +14,11 @@ from spark import schemas
 from spark.files import Place
 from spark.frame import at_hand
 from spark.frame.job import main, parser
-from spark.frame.run import Context, Run
+from spark.frame.run import JobContext, Run
 from spark.jobs import compact, messages, traffic
 from spark.landing import export_pass
 from spark.landing.export_pass import ExportPass
-from spark.landing.known import SCHEMA, Known
+from spark.landing.known import SCHEMA, KnownOffsets
 from spark.landing.tasks import Workers
 from spark.landing.unpacked import reader_of
 from spark.reading.manifest import read_export
@@ -52,7 +52,9 @@ def test_only_what_lies_among_the_blobs_is_read_as_one(tmp_path: Path) -> None:
 
 
 def test_an_entry_is_known_if_all_of_its_messages_are() -> None:
-    known = Known.of_entries(entries(("a", 0, 0, 5), ("a", 0, 5, 5), ("a", 1, 3, 2), ("b", 0, 7, 1), ("a", 0, 20, 1)))
+    known = KnownOffsets.of_entries(
+        entries(("a", 0, 0, 5), ("a", 0, 5, 5), ("a", 1, 3, 2), ("b", 0, 7, 1), ("a", 0, 20, 1))
+    )
     assert known.rows().to_pylist() == [
         dict(zip(SCHEMA.names, row, strict=True))
         for row in [("a", 0, 0, 10), ("a", 0, 20, 21), ("a", 1, 3, 5), ("b", 0, 7, 8)]
@@ -61,11 +63,9 @@ def test_an_entry_is_known_if_all_of_its_messages_are() -> None:
         ("a", 0, 4, 2), ("a", 0, 9, 2), ("a", 0, 20, 1), ("a", 1, 2, 1), ("a", 1, 4, 1), ("b", 0, 7, 1), ("c", 0, 7, 1)
     )
     assert known.has(asked).to_pylist() == [True, False, True, False, True, True, False]
-    assert Known.of(known.rows()).rows() == known.rows()
-    assert (known.overlaps(Known({("a", 0): [(10, 20)]})), known.overlaps(Known({("a", 0): [(9, 20)]}))) == (
-        False,
-        True,
-    )
+    assert KnownOffsets.of(known.rows()).rows() == known.rows()
+    assert not known.overlaps(KnownOffsets({("a", 0): [(10, 20)]}))
+    assert known.overlaps(KnownOffsets({("a", 0): [(9, 20)]}))
 
 
 def _rows(tables: Path, table: str) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def test_a_run_reads_one_version_whatever_others_commit(spark: SparkSession, tmp
     given = ["--export", str(exports[0]), "--tables", str(tmp_path / "tables")]
     assert main(messages.JOB, given) == 0
     arguments = parser(traffic.JOB).parse_args(given)
-    one, next_one = (Run(Context("one", arguments), arguments, read_export(str(exports[0]))) for _ in range(2))
+    one, next_one = (Run(JobContext("one", arguments), arguments, read_export(str(exports[0]))) for _ in range(2))
     one.land()
     days = one.stale_days("traffic", "messages")
     rows = traffic_of(one.read("messages", schemas.MESSAGES, days))

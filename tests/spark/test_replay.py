@@ -15,7 +15,7 @@ import pytest
 from spark.errors import BadInput
 from spark.replaying.journal import Journal
 from spark.replaying.sending import DEDUP_SURE_MS, PROPERTY, SETTLED_MS, Clock, Sender
-from spark.replaying.service import Refused, Service, Unavailable
+from spark.replaying.service import Rejected, TopicClient, Unavailable
 from tests.support.client import Client
 
 ABOUT = {"run": "r1", "topic": "copy"}
@@ -42,7 +42,7 @@ class Target:
         self.before(self.calls)
         answer = self.client.post("/topics/copy/messages", messages=list(messages))
         if answer.status != 200:
-            raise Refused(answer.json["detail"])
+            raise Rejected(answer.json["detail"])
         self.after(self.calls)
 
     def stored_since(self, at_ms: int) -> Iterable[dict[str, Any]]:
@@ -227,13 +227,13 @@ def test_over_http_lasting_errors_differ_from_passing_ones() -> None:
         server.answers = answers  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        service = Service(f"http://127.0.0.1:{server.server_port}/", "copy")
+        service = TopicClient(f"http://127.0.0.1:{server.server_port}/", "copy")
         try:
             service.produce([{"body": "x"}])
             for said in ("1 of 2 messages were not stored: full", "503 not now", "429 slower"):
                 with pytest.raises(Unavailable, match=said):
                     service.produce([{"body": "x"}] * 2)
-            with pytest.raises(Refused, match="400 field 'key' is bad"):
+            with pytest.raises(Rejected, match="400 field 'key' is bad"):
                 service.produce([{"body": "x"}])
             with pytest.raises(Unavailable):
                 service.produce([{"body": "x"}])

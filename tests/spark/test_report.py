@@ -18,7 +18,7 @@ from spark.frame.job import main
 from spark.jobs.report import JOB
 from spark.report import charts, formats, sections
 from spark.tables.tables import Tables
-from spark.tables.versions import Change
+from spark.tables.versions import TablesChange
 from spark.tables.writing import write_part
 
 EXPORT = "01700000000000-abcdef12"
@@ -78,7 +78,7 @@ class _Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("tables")
-    change, tables = Change(), Tables(str(root))
+    change, tables = TablesChange(), Tables(str(root))
     for table, (schema, rows) in TABLES.items():
         part = "date=2023-11-14" if table in ("traffic", "delays") else f"export={EXPORT}"
         change.put[table, part] = write_part(tables.root, table, part, arrow(schema, rows))

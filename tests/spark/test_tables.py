@@ -13,13 +13,13 @@ import pytest
 from spark import files
 from spark.errors import BadInput
 from spark.files import Place
-from spark.frame.job import Job, Outcome, main
+from spark.frame.job import Job, JobResult, main
 from spark.jobs import messages, tidy
 from spark.landing.export_pass import ExportPass
 from spark.landing.tasks import Workers
 from spark.reading.manifest import read_export
 from spark.tables.tables import Tables
-from spark.tables.versions import Change, Part, Version, Versions
+from spark.tables.versions import Part, TablesChange, Version, Versions
 from spark.tables.writing import PartWriter, read_rows, write_part
 from tests.spark.exports import write_items
 from tests.spark.items import Item, entry, payload, pointer, segment, topic
@@ -40,8 +40,8 @@ def rows(*numbers: int) -> pa.Table:
     return pa.table({"n": pa.array(numbers, pa.int64())})
 
 
-def put(tables: Tables, table: str, part: str, *numbers: int) -> Change:
-    return Change({(table, part): write_part(tables.root, table, part, rows(*numbers))})
+def put(tables: Tables, table: str, part: str, *numbers: int) -> TablesChange:
+    return TablesChange({(table, part): write_part(tables.root, table, part, rows(*numbers))})
 
 
 def content(tables: Tables, table: str) -> list[int]:
@@ -61,7 +61,7 @@ def test_a_commit_replaces_adds_and_removes_partitions_together(tables: Tables) 
     change.put["c", "export=1"] = Part()
     tables.commit(change)
     assert (content(tables, "a"), content(tables, "b"), content(tables, "c")) == ([4], [3, 5], [])
-    tables.commit(Change({("a", "export=1"): None}))
+    tables.commit(TablesChange({("a", "export=1"): None}))
     with pytest.raises(BadInput, match=r"there is no table .*/a: the job that writes it has to run first"):
         content(tables, "a")
 
@@ -79,7 +79,7 @@ def test_commits_at_once_follow_each_other_and_none_is_lost(tables: Tables) -> N
 def test_a_change_is_made_anew_for_the_version_that_came_first(tables: Tables) -> None:
     seen: list[int] = []
 
-    def change(newest: Version) -> Change:
+    def change(newest: Version) -> TablesChange:
         seen.append(newest.number)
         if len(seen) == 1:
             Tables(str(tables.root)).commit(put(tables, "a", "export=1", 1))
@@ -120,7 +120,7 @@ def test_a_version_is_read_once(tables: Tables, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_repaired_export_is_read_anew_and_bad_entries_stay_named(tmp_path: Path) -> None:
-    look = Job("look", "", lambda _: Outcome(""))
+    look = Job("look", "", lambda _: JobResult(""))
     given = _export(tmp_path, _small(0), segment(entry(b"{", (1).to_bytes(8), at=NOON), base=1), export_id="1-a")
     codes = [main(look, given), main(messages.JOB, given), main(look, given)]
     assert codes == [0, 1, 1]

@@ -69,7 +69,7 @@ def test_what_one_process_raises_the_job_raises() -> None:
 
 
 def test_a_process_that_was_killed_is_told_in_one_line() -> None:
-    with pytest.raises(BadInput, match="a process of this job was killed, perhaps for want of memory"):
+    with pytest.raises(BadInput, match="a worker process was killed, probably out of memory"):
         Workers(2).each(dies, range(2))
 
 

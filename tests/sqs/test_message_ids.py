@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chalicelib.core.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
 from chalicelib.core.base.message import delayed_id, message_id
-from chalicelib.doors.sqs.message_ids import own_id_of, random_uuid, uuid_of
+from chalicelib.doors.sqs.messages import own_id_of, random_uuid, uuid_of
 
 entry_ids = st.binary(min_size=8, max_size=8)
 queues = st.integers(0, QUEUES_MAX - 1)

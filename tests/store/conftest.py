@@ -12,7 +12,7 @@ import pytest
 from chalicelib.core.base.limits import READ_TIMEOUT_MS
 from chalicelib.core.base.runtime import system
 from chalicelib.core.store import Store
-from chalicelib.core.store.dynamodb import boto, client, table
+from chalicelib.core.store.dynamodb import boto, client
 from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.core.store.dynamodb.trying import run
 from chalicelib.core.table.writes import Key
@@ -41,7 +41,7 @@ def dynoxide_store(dynoxide: str) -> Store:
         environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
         environment.setenv("AWS_ACCESS_KEY_ID", "test")
         environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        table.ensure(boto.connect("dynamodb"), TABLE)
+        boto.ensure(boto.connect("dynamodb"), TABLE)
         return DynamoStore(client.open_client(system(), os.environ), TABLE, system())
 
 

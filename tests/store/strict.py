@@ -12,7 +12,7 @@ from chalicelib.core.store import Keys, Outcome, Read
 from chalicelib.core.store.dynamodb.expressions import Expressions
 from chalicelib.core.table.writes import Item, Key, Path, RemoveItem, Write
 from local.memory.sizes import bytes_of, item_bytes
-from local.memory.store import Change, MemoryStore
+from local.memory.store import ItemChange, MemoryStore
 
 EXPRESSION_BYTES_MAX = 4_096
 OPERATORS_MAX = 300
@@ -65,7 +65,7 @@ class StrictStore(MemoryStore):
         _demand_distinct(keys)
         super().remove_all(keys)
 
-    def _written(self, write: Write) -> tuple[Item, list[Change]]:
+    def _written(self, write: Write) -> tuple[Item, list[ItemChange]]:
         _demand_expressions(write)
         return super()._written(write)
 

@@ -30,8 +30,7 @@ from chalicelib.core.store.dynamodb import client, connections
 from chalicelib.core.store.dynamodb.boto import Boto
 from chalicelib.core.store.dynamodb.client import OwnClient
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable
-from chalicelib.core.store.dynamodb.trying import run
+from chalicelib.core.store.dynamodb.trying import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable, run
 from chalicelib.core.table.writes import Key
 
 NOTHING = b'{"Items":[]}'

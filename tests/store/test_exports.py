@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from app import app
 from chalicelib.core.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from chalicelib.core.store.dynamodb import boto as tables
 from chalicelib.core.store.dynamodb import exports
-from chalicelib.core.store.dynamodb import table as tables
 from chalicelib.core.store.dynamodb.exports import EXPORT_MS_MIN, EXPORTS_AT_ONCE_MAX, Restorable, Span, due
 from tests.support import moto_aws
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chalicelib.push.outside import Answer, Crew, Outside, Threads
+from chalicelib.push.outside import ConsumerResponse, Crew, Outside, Threads
 
 Json = dict[str, Any]
-OK = Answer(200)
+OK = ConsumerResponse(200)
 
 
 @dataclass
@@ -53,20 +53,20 @@ class InTurn:
 class Consumer:
     """`answers`: the next ones; then `otherwise`. `react`: asked instead, if it is set. `woken`: the wakes."""
 
-    answers: list[Answer] = field(default_factory=list)
-    otherwise: Answer = OK
-    react: Callable[[Call], Answer] | None = None
+    answers: list[ConsumerResponse] = field(default_factory=list)
+    otherwise: ConsumerResponse = OK
+    react: Callable[[Call], ConsumerResponse] | None = None
     calls: list[Call] = field(default_factory=list)
     woken: list[tuple[str, bool]] = field(default_factory=list)
 
-    def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_ms: int) -> Answer:
+    def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_ms: int) -> ConsumerResponse:
         call = Call(url, headers, body, timeout_ms)
         self.calls.append(call)
         if self.react:
             return self.react(call)
         return self.answers.pop(0) if self.answers else self.otherwise
 
-    def invoke(self, function: str, body: bytes, timeout_ms: int) -> Answer:
+    def invoke(self, function: str, body: bytes, timeout_ms: int) -> ConsumerResponse:
         return self.post(function, {}, body, timeout_ms)
 
     def wake(self, topic_name: str, is_staying: bool) -> None:
@@ -83,6 +83,6 @@ class Consumer:
         return [call.bodies for call in self.calls]
 
 
-def failing(*reports: Json) -> Answer:
+def failing(*reports: Json) -> ConsumerResponse:
     """A 200 that reports failures of some messages."""
-    return Answer(200, json.dumps({"batchItemFailures": list(reports)}).encode())
+    return ConsumerResponse(200, json.dumps({"batchItemFailures": list(reports)}).encode())

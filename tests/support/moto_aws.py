@@ -13,7 +13,7 @@ from moto import mock_aws
 from moto.dynamodb.responses import DynamoHandler
 
 from chalicelib.core.base.runtime import system
-from chalicelib.core.store.dynamodb import boto, table
+from chalicelib.core.store.dynamodb import boto
 from chalicelib.core.store.dynamodb.store import DynamoStore
 
 
@@ -48,7 +48,7 @@ def empty(name: str) -> None:
     client = _client()
     with suppress(client.exceptions.ResourceNotFoundException):
         client.delete_table(TableName=name)
-    table.ensure(client, name)
+    boto.ensure(client, name)
 
 
 @functools.cache

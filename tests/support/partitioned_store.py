@@ -9,9 +9,8 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store import Keys, Outcome, Range, Read, Store
 from chalicelib.core.store.dynamodb import trying
-from chalicelib.core.store.dynamodb.requests import Requests
-from chalicelib.core.store.dynamodb.trouble import Failed
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.requests import Retrier
+from chalicelib.core.store.dynamodb.trying import Failed, Trying
 from chalicelib.core.table.writes import Item, Key, Refused, Write, key_of
 from local.memory.meter import Meter
 from tests.support.partitions import Partitions
@@ -30,7 +29,7 @@ class PartitionedStore:
         self, inner: Store, meter: Meter, partitions: Partitions, runtime: Runtime, spent: Meter, trip_ms: int = 0
     ) -> None:
         self._inner, self._meter, self._partitions, self._runtime = inner, meter, partitions, runtime
-        self._requests = Requests(runtime)
+        self._requests = Retrier(runtime)
         self._there_ms, self._back_ms = trip_ms // 2, trip_ms - trip_ms // 2
         self.spent = spent
         self._throttled = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spark.exporting import layout
-from spark.exporting.layout import DataFile, Export
+from spark.exporting.layout import DataFileWriter, NewExport
 from spark.exporting.typed_json import change_line, full_line, typed_item
 from tests.synthetic import groups
 from tests.synthetic.log import SEGMENT_BYTES, payload
@@ -45,9 +45,9 @@ class Days:
         at_ms = START_MS + self._day * DAY_MS
         export_id = f"{at_ms + HOUR_MS:014d}-{self._shape.name_of(f'day {self._day}')}"
         from_ms = at_ms + HOUR_MS - DAY_MS if self._day else None
-        export = Export(self._root, export_id, "decant", at_ms + HOUR_MS, from_ms)
+        export = NewExport(self._root, export_id, "decant", at_ms + HOUR_MS, from_ms)
         layout.begin(export)
-        file = DataFile(export.file(0))
+        file = DataFileWriter(export.file(0))
         for item in self._items(at_ms):
             image = typed_item(item)
             keys = {"pk": image["pk"], "sk": image["sk"]}

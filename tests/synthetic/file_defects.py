@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from spark.exporting import layout
-from spark.exporting.layout import DataFile, Export, Written
+from spark.exporting.layout import DataFileWriter, NewExport, WrittenFile
 from tests.synthetic.parameters import Defect, Shape
 
 _GARBAGE = b'{"Item":{"pk":{"S":"log#'
 
 
-def of_lines(export: Export, shape: Shape, files: list[Written], planted: list[dict[str, Any]]) -> None:
+def of_lines(export: NewExport, shape: Shape, files: list[WrittenFile], planted: list[dict[str, Any]]) -> None:
     """Plants the defects of data files, and notes those of the manifests, which `of_manifests` plants."""
     if shape.has(Defect.CORRUPT_LINE):
-        extra = DataFile(export.file(len(files)))
+        extra = DataFileWriter(export.file(len(files)))
         extra.write(_GARBAGE)
         files.append(extra.close())
         _tell(planted, Defect.CORRUPT_LINE, files[-1].path)
@@ -40,7 +40,7 @@ def of_lines(export: Export, shape: Shape, files: list[Written], planted: list[d
             _tell(planted, defect, export.folder / "manifest-files.json")
 
 
-def of_manifests(export: Export, shape: Shape, files: Sequence[Written]) -> None:
+def of_manifests(export: NewExport, shape: Shape, files: Sequence[WrittenFile]) -> None:
     """Writes the manifests, with their defects."""
     if shape.has(Defect.NO_MANIFEST):
         return

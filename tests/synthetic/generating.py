@@ -14,7 +14,7 @@ import orjson
 
 from spark.errors import BadInput
 from spark.exporting import layout
-from spark.exporting.layout import DataFile, Export, Written
+from spark.exporting.layout import DataFileWriter, NewExport, WrittenFile
 from spark.exporting.typed_json import change_line, full_line, typed_item
 from tests.synthetic import file_defects, groups, waiting
 from tests.synthetic.log import Log
@@ -49,7 +49,7 @@ begin."""
 class Share(NamedTuple):
     """The result of one process."""
 
-    files: list[Written]
+    files: list[WrittenFile]
     queues: list[dict[str, Any]]
     cursors: list[dict[str, Any]]
     kinds: Counter[str]
@@ -60,7 +60,7 @@ def generate(root: Path, shape: Shape, progress: Callable[[int], None] = lambda 
     """Returns the folder of the export; `answers.json` in it describes its content. `progress` is called with the
     number of messages that were written since the last call. Raises `BadInput` if the export exists already or is too
     small for a defect, and `OSError`. On an error, everything that was begun is removed."""
-    export = Export(root, shape.export_id, "decant", shape.now_ms, shape.from_ms)
+    export = NewExport(root, shape.export_id, "decant", shape.now_ms, shape.from_ms)
     if export.folder.exists():
         raise BadInput(f"{export.folder} is there already")
     layout.begin(export)
@@ -72,7 +72,7 @@ def generate(root: Path, shape: Shape, progress: Callable[[int], None] = lambda 
     return export.folder
 
 
-def _write(export: Export, shape: Shape, progress: Callable[[int], None]) -> None:
+def _write(export: NewExport, shape: Shape, progress: Callable[[int], None]) -> None:
     shares = list(_shares(export, shape, progress))
     planted = [defect for share in shares for defect in share.planted]
     files = sorted((file for share in shares for file in share.files), key=lambda file: file.path)
@@ -92,7 +92,7 @@ def answers(folder: Path) -> dict[str, Any]:
     return known
 
 
-def _shares(export: Export, shape: Shape, progress: Callable[[int], None]) -> Iterator[Share]:
+def _shares(export: NewExport, shape: Shape, progress: Callable[[int], None]) -> Iterator[Share]:
     """Yields the shares in a fixed order: the same shape gives the same files."""
     queues = shape.all_queues()
     count = max(1, min(len(queues), shape.files // _FILES_OF_ONE))
@@ -110,7 +110,7 @@ def _shares(export: Export, shape: Shape, progress: Callable[[int], None]) -> It
 
 
 def _share(
-    export: Export,
+    export: NewExport,
     shape: Shape,
     queues: list[Queue],
     numbers: range,
@@ -136,8 +136,8 @@ def _share(
 
 
 class _Writer:
-    def __init__(self, export: Export, numbers: range, logs: list[str]) -> None:
-        self._files = [DataFile(export.file(number)) for number in numbers]
+    def __init__(self, export: NewExport, numbers: range, logs: list[str]) -> None:
+        self._files = [DataFileWriter(export.file(number)) for number in numbers]
         self._place_of_log = {log: at for at, log in enumerate(logs)}
         self._is_incremental = export.is_incremental
         self.kinds: Counter[str] = Counter()
@@ -158,7 +158,7 @@ class _Writer:
             written_us = (shape.now_ms - QUIET_MS) * 1000
             self._write(pk, change_line(written_us, typed_item({"pk": pk, "sk": sk}), None))
 
-    def close(self) -> list[Written]:
+    def close(self) -> list[WrittenFile]:
         return [file.close() for file in self._files]
 
     def _write(self, pk: str, line: bytes) -> None:
@@ -205,7 +205,7 @@ def _known(shape: Shape, queue: Queue, log: Log, waits: dict[str, Any]) -> dict[
 
 
 def _answers(
-    shape: Shape, export: Export, shares: list[Share], files: list[Written], planted: list[dict[str, Any]]
+    shape: Shape, export: NewExport, shares: list[Share], files: list[WrittenFile], planted: list[dict[str, Any]]
 ) -> dict[str, Any]:
     queues = sorted(
         (queue for share in shares for queue in share.queues), key=lambda queue: (queue["topic"], queue["queue"])

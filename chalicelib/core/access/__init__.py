@@ -1,4 +1,4 @@
-"""Who may do what: tokens, what they allow, and the check of what a caller shows."""
+"""Access control: tokens, their rights, and the check of a caller's token."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from chalicelib.core.catalogue.signing_key import SigningKey
 
 
 class Access:
-    """`has_access_keys`: False where the signing key is kept in a table: whoever can read that, or an export of it,
-    would have every secret access key."""
+    """`has_access_keys`: False if the signing key is stored in the table, since any reader of the table or an export
+    could derive every secret access key."""
 
     def __init__(self, env: Env, signing_key: SigningKey, has_access_keys: bool) -> None:
         self.has_access_keys = has_access_keys

@@ -1,6 +1,5 @@
-"""Knows callers by the tokens that they show, or by what they signed with a token's access key. An instance caches a
-token for a few seconds, and that an id is unknown as well, so a token that is deleted or rotated stops everywhere
-within `METADATA_AGE_MS_MAX`."""
+"""Identifies callers by their tokens, or by signatures with a token's access key. An instance caches tokens and unknown
+ids for a few seconds, so a deleted or rotated token is refused everywhere within `METADATA_AGE_MS_MAX`."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from chalicelib.core.access.rights import Need, Right, Verb, allow, allow_somewhere
-from chalicelib.core.access.token import Token, id_of_access_key, parts_of
+from chalicelib.core.access.tokens import Token, id_of_access_key, parts_of
 from chalicelib.core.base.cache import BoundedCache
 from chalicelib.core.base.errors import Forbidden, Unauthenticated
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
@@ -21,14 +20,14 @@ from chalicelib.core.table import keys
 from chalicelib.core.telemetry.record import note
 
 _TOKENS_MAX = 10_000
-"""Tokens that one instance caches, and ids that are none: some KB each at most."""
+"""Tokens and unknown ids that one instance caches: some KB each at most."""
 
 _SCHEME = re.compile("bearer +", re.IGNORECASE)
 
 
 class Caller(NamedTuple):
-    """Who makes a call. `name`: a token's id, the id of an access key, or a principal of IAM; never a secret. Empty:
-    nobody was asked. `rights`: None: everything is allowed."""
+    """The caller. `name`: the id of a token or of an access key, or an IAM principal; never a secret. Empty without
+    access control. `rights`: None: everything is allowed."""
 
     name: str
     rights: Sequence[Right] | None
@@ -48,8 +47,8 @@ class Callers:
         self._tokens: BoundedCache[tuple[int, Token | None]] = BoundedCache(_TOKENS_MAX)
 
     def bearer(self, authorization: str | None, topic_name: str | None = None) -> Caller:
-        """Whose token an `Authorization` header shows. `topic_name`: the topic that the call will look up, to be
-        read in the same round trip. Raises Unauthenticated."""
+        """The caller with the token of an `Authorization` header. `topic_name`: the topic that the call will look up,
+        to read it in the same round trip. Raises Unauthenticated."""
         text = authorization or ""
         scheme = _SCHEME.match(text)
         if scheme is None:
@@ -57,8 +56,8 @@ class Callers:
         return self.holder(text[scheme.end() :], topic_name)
 
     def holder(self, text: str, topic_name: str | None = None) -> Caller:
-        """The same for the token's own text. One answer for all that is wrong with it: it tells nothing of what
-        exists."""
+        """The same for the token's own text. Every invalid token gets the same answer, which does not reveal which
+        tokens exist."""
         parts = parts_of(text)
         token = self._token(parts[0], topic_name) if parts else None
         if parts is None or token is None or not token.is_proved_by(parts[1], self._runtime.now()):
@@ -66,8 +65,8 @@ class Callers:
         return _told(Caller(token.id, token.rights))
 
     def signer(self, access_key_id: str, fits: Callable[[str], bool], topic_name: str | None = None) -> Caller:
-        """Whose access key signed a request. `fits`: whether a secret access key fits the signature.
-        `topic_name`: as for a bearer. Raises Unauthenticated, with one answer for all that is wrong with the key, and
+        """The caller whose access key signed a request. `fits`: whether a secret access key fits the signature.
+        `topic_name`: as for a bearer. Raises Unauthenticated, with the same answer for every invalid key, and
         WrongSignature."""
         token_id, now = id_of_access_key(access_key_id), self._runtime.now()
         token = self._token(token_id, topic_name) if token_id else None
@@ -81,8 +80,8 @@ class Callers:
         self._tokens.forget(token_id)
 
     def _token(self, token_id: str, topic_name: str | None) -> Token | None:
-        """The token, as it was `METADATA_AGE_MS_MAX` ago or later. Its age counts from before the read: what was
-        deleted since then may still have been read."""
+        """The token, at most `METADATA_AGE_MS_MAX` old. Its age counts from before the read, which may miss a deletion
+        made meanwhile."""
         asked_at_ms = self._runtime.uptime()
         read_at_ms, token = self._tokens.get(token_id) or (None, None)
         if read_at_ms is None or asked_at_ms - read_at_ms > METADATA_AGE_MS_MAX:
@@ -93,19 +92,19 @@ class Callers:
 
 
 def _told(caller: Caller) -> Caller:
-    """Names the caller in the log line of the call, also where the call is refused later."""
+    """Adds the caller to the log line of the call, even if the call is refused later."""
     note(caller=caller.name)
     return caller
 
 
 def principal(name: str) -> Caller:
-    """Whom IAM has let in: nothing is left to be asked."""
+    """A caller that IAM has admitted, with all rights."""
     return _told(Caller(name, None))
 
 
 def demand(caller: Caller, need: Need, is_filtered: bool = False) -> None:
-    """Raises Forbidden unless the caller has the right. `is_filtered`: the operation shows what the caller may see, so
-    a right on anything will do."""
+    """Raises Forbidden unless the caller has the right. `is_filtered`: the operation shows only what the caller may
+    see, so a right for any topic is enough."""
     is_allowed = allows_somewhere(caller, need.verb) if is_filtered else allows(caller, need)
     if not is_allowed:
         raise Forbidden(f"the token has no right to {need}")
@@ -121,7 +120,7 @@ def allows_somewhere(caller: Caller, verb: Verb) -> bool:
 
 @contextmanager
 def called_by(caller: Caller) -> Iterator[None]:
-    """Runs a call of the caller."""
+    """Runs a call as this caller."""
     set_before = _caller.set(caller)
     try:
         yield
@@ -130,12 +129,12 @@ def called_by(caller: Caller) -> Iterator[None]:
 
 
 def current() -> Caller:
-    """Who makes the call that runs."""
+    """The caller of the running call."""
     return _caller.get()
 
 
 def is_limited() -> bool:
-    """Whether the caller may do only what rights allow: without access control, everybody may do everything."""
+    """Whether rights limit the caller. Without access control, they do not."""
     return current().rights is not None
 
 
@@ -144,10 +143,10 @@ def may(need: Need) -> bool:
 
 
 def may_somewhere(verb: Verb) -> bool:
-    """Whether the caller has a right to it at all."""
+    """Whether any right of the caller allows this."""
     return allows_somewhere(current(), verb)
 
 
 def may_read(topic_name: str) -> bool:
-    """Whether the caller may know of the topic."""
+    """Whether the caller may see the topic."""
     return may(Need("read", topic_name))

@@ -1,8 +1,8 @@
-"""What a token allows. Nothing is allowed that no right allows, and a right that denies wins.
+"""The rights of a token. An operation needs a right that allows it, and a right that denies it wins.
 
-A right is about the operations that name a topic and a group which match its patterns. Sends never name a group, and
-replies do not: `groups` does not limit them. Any other operation without a group is about all groups of its topic, and
-one without a topic about the whole service: it needs the right on all of them, and none of them denied.
+A right applies to operations whose topic and group match its patterns. Sends and replies name no group, so `groups`
+does not limit them. Any other operation without a group concerns all groups of its topic, and one without a topic
+concerns the whole service: it needs the right on all of them, with none denied.
 """
 
 from __future__ import annotations
@@ -12,9 +12,21 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from chalicelib.core.base.errors import InvalidField
-from chalicelib.core.base.fields import Label, check, checked, declarations, optional, quoted, request, required, shown
+from chalicelib.core.base.fields import (
+    Label,
+    array,
+    check,
+    checked,
+    declarations,
+    flag,
+    optional,
+    quoted,
+    request,
+    required,
+    shown,
+    string,
+)
 from chalicelib.core.base.limits import NAME_PATTERN_CHARS_MAX, RIGHTS_MAX
-from chalicelib.core.base.schema import array, flag, string
 
 Verb = Literal["produce", "consume", "read", "admin"]
 
@@ -34,12 +46,14 @@ def _glob(value: object, label: Label) -> str:
 
 @request
 class Right:
-    """What is allowed, or denied.
+    """Operations that the token allows or denies.
 
-    operations: `produce`: send, also requests and transactions, and cancel. `consume`: pop, and what settles; reply.
-        `read`: look up, list, see progress and metrics. `admin`: create, change, delete, reset, redrive, and tokens.
-    topics: The topics' name, in which `*` stands for any characters.
-    groups: The groups' name in the same way. It does not limit sends and replies, which name no group.
+    operations: `produce`: send messages, requests and transactions, and cancel. `consume`: pop, settle and reply.
+        `read`: look up, list, see progress and metrics. `admin`: create, change, delete, reset, redrive, and manage
+        tokens.
+    topics: The name of the topics. `*` stands for any characters.
+    groups: The name of the groups. `*` stands for any characters. It does not limit sends and replies, which name no
+        group.
     deny: These operations are denied, whatever other rights allow."""
 
     operations: list[Verb] = required(
@@ -65,7 +79,8 @@ def parse(value: object, label: Label) -> list[Right]:
 
 
 class Need(NamedTuple):
-    """What a call needs a right for. Without a group: all of them; without a topic: the whole service."""
+    """The right that a call needs. Without a group: for all groups of the topic. Without a topic: for the whole
+    service."""
 
     verb: Verb
     topic: str | None = None
@@ -83,7 +98,7 @@ def allow(rights: Sequence[Right], need: Need) -> bool:
 
 
 def allow_somewhere(rights: Sequence[Right], verb: Verb) -> bool:
-    """Whether there is a right to it at all: for lists, which show what the caller may see."""
+    """Whether any right allows the verb. For lists, which show only what the caller may see."""
     named = [right for right in rights if verb in right.operations]
     is_barred = any(right.deny and right.topics == right.groups == ALL for right in named)
     return not is_barred and any(not right.deny for right in named)
@@ -112,8 +127,8 @@ def _denies(right: Right, need: Need) -> bool:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether the name is the pattern with characters for each `*`. It takes the first place for each part, which is as
-    good as any other: no pattern takes longer than the name is long."""
+    """Whether the name matches the pattern. It matches each part at its first place, which is as good as any other, so
+    the time grows only with the length of the name."""
     first, *parts = pattern.split(ALL)
     if not parts:
         return name == pattern

@@ -14,8 +14,8 @@ from chalicelib.core.log import Log
 from chalicelib.core.transactions import Transactions
 
 if TYPE_CHECKING:
-    from chalicelib.core.admin.backlogs import Backlogs
     from chalicelib.core.admin.draining import Draining
+    from chalicelib.core.admin.groups import Backlogs
 
 
 class Admin:
@@ -27,8 +27,8 @@ class Admin:
 
     @cached_property
     def backlogs(self) -> Backlogs:
-        """Imported for the first operator who looks."""
-        from chalicelib.core.admin.backlogs import Backlogs
+        """Imported on first use."""
+        from chalicelib.core.admin.groups import Backlogs
 
         return Backlogs(self._parts[0].runtime, self.topics, self.groups)
 
@@ -38,7 +38,7 @@ class Admin:
 
 
 def _draining(env: Env, log: Log, transactions: Transactions) -> Draining:
-    """Imported for the first topic that has fewer queues than before, so that no other call waits for it."""
+    """Imported when a topic first gets fewer queues, so that other calls do not wait for it."""
     from chalicelib.core.admin.draining import Draining
 
     return Draining(env, log, transactions)

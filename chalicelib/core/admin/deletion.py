@@ -1,4 +1,4 @@
-"""Removes the remains of deleted topics and groups, and has the instance forget them. They are unreachable already, so
+"""Removes the remains of deleted topics and groups, also from the instance's caches. They are already unreachable, so
 this only saves cost."""
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Deletion:
             self._emptied(group.topic_id, _beside_cursors(group.topic_id, group.id, queues), until_ms)
 
     def topic(self, topic: Topic, until_ms: int) -> bool:
-        """Removes the remains of a deleted topic: its groups, delayed messages, the content of its log, and its grave
-        last, which records remains that are left at `until_ms`. Returns whether everything was removed.
+        """Removes the remains of a deleted topic: its groups, its delayed messages, the content of its log, and last
+        its grave, which records the remains left at `until_ms`. Returns whether everything was removed.
 
         The logs are closed first, so that an instance with a cached topic stores nothing in them."""
         self._caches.forget(topic.id, topic.name)
@@ -77,7 +77,7 @@ class Deletion:
 
     def _empty_logs(self, topic: Topic, until_ms: int) -> bool:
         """Empties the segments and deletes the payloads. The empty segments stay for a day, so that a writer with an
-        old position walks over them to the closed end. False: out of time."""
+        old position still reaches the closed end. False: out of time."""
         spans = [_whole(log) for log in topic.logs]
         while spans and self._runtime.uptime() <= until_ms:
             pages = self._pages(spans)
@@ -94,11 +94,11 @@ class Deletion:
         return not spans
 
     def _ttl(self) -> int:
-        """By then no caller can still write based on an older read of the log."""
+        """When no caller can still write based on an older read of the log."""
         return (self._runtime.now() + EXPIRED_KEPT_MS) // SECOND_MS
 
     def _groups(self, topic: Topic, until_ms: int) -> bool:
-        """Removes the groups of a deleted topic, some at a time; each stays in the directory until it is removed
+        """Removes the groups of a deleted topic, some at a time. Each stays in the directory until it is removed
         entirely. False: out of time."""
         most = max(1, _SPANS_MAX // (topic.most + 2 + keys.page_of(topic.most)))
         while listed := self._pages([_whole(keys.groups(topic.id))])[0][:most]:
@@ -112,8 +112,7 @@ class Deletion:
         return True
 
     def _emptied(self, topic_id: str, spans: Sequence[_Span], until_ms: int) -> bool:
-        """Removes all items in these ranges, in parallel, with the payloads of messages that wait.
-        False: out of time."""
+        """Removes all items in these ranges, in parallel, with the payloads of delayed messages. False: out of time."""
         while spans and self._runtime.uptime() <= until_ms:
             pages = self._pages(spans)
             if items := [item for page in pages for item in page]:

@@ -1,12 +1,12 @@
-"""Lets queues leave a topic that has fewer than before, highest first, once nothing in them is left to do.
+"""Removes settled queues from a topic whose `queues` was lowered, highest first.
 
-Writers have left a queue some time before (`catalogue.scaling`). It leaves the readers when every group has settled it
-and nothing is delayed in it: one transaction closes its log, if that still ends where the groups have settled it, and
-changes the topic, if that is unchanged. A late append is therefore refused, and a late closing too. When the queue
-returns, the first writer that meets the closed log opens it (`log.writer`).
+Writers have left a queue some time before (`catalogue.scaling`). Readers leave it when every group has settled it and
+nothing is delayed in it: one transaction closes its log, if that still ends where the groups have settled it, and
+changes the topic, if that is unchanged. A late append is therefore refused, and so is a late closing. When the queue
+returns, the first writer that finds the closed log opens it (`log.writer`).
 
-A message can still come to a queue that has left: dead letters are redriven, and a stopped machine may store a delayed
-message late. The topic then reads the queue again until it is settled."""
+A message can still enter a queue that has left: a redrive brings dead letters back, and a suspended machine may store a
+delayed message late. The topic then reads the queue again until it is settled."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.broadcast import by_consumer, is_known
-from chalicelib.core.cursors.cursor import Cursor, standing_cursors_of
-from chalicelib.core.cursors.pages import joined, pages_of
+from chalicelib.core.cursors.cursor import Cursor, joined, pages_of, standing_cursors_of
 from chalicelib.core.delays.decision import is_cancelled
 from chalicelib.core.log import Log, segment
 from chalicelib.core.log.segment import Segment
@@ -34,9 +33,10 @@ from chalicelib.core.table.writes import Refused
 from chalicelib.core.transactions import Transactions
 
 DELAYED_LATE_MS = STORED_LATE_MS_MAX + MINUTE_MS
-"""How long after its queue was chosen a delayed message may be stored: an outbox item is sent within 15 minutes."""
+"""How long after its queue was chosen a delayed message may be stored: callers send an outbox item within 15
+minutes."""
 _WAITING_READ = 100
-"""Delayed messages read at once to see whether one is not cancelled."""
+"""Delayed messages read at once in search of one that is not cancelled."""
 
 
 class Draining:
@@ -55,8 +55,8 @@ class Draining:
         return topic
 
     def step(self, topic: Topic, groups: Sequence[StoredGroup]) -> int:
-        """Lets settled queues leave, and reads those again in which something waits once more. `groups`: all of the
-        topic, possibly stale. Returns the number of changes. Raises TopicNotFound."""
+        """Removes settled queues, and brings back queues that have messages again. `groups`: all of the topic, possibly
+        stale. Returns the number of changes. Raises TopicNotFound."""
         if back := self.returning(topic, groups):
             return self._read(topic, max(back) + 1)
         changes = 0
@@ -65,10 +65,11 @@ class Draining:
         return changes
 
     def _release(self, topic: Topic, queue: int) -> str | None:
-        """Lets a queue leave. Returns what holds it, in words, or None: it has left, or the topic has changed.
+        """Removes a queue. Returns a text with the obstacle, or None: the queue has left, or the topic has changed.
 
-        The end of the log is read before the groups: the closing demands that it is the one they have settled. What
-        waits comes first, since a commit stores delayed messages, and a decision about these adds to the log."""
+        It reads the end of the log before the groups, since the closing demands that the groups have settled up to that
+        end. It reads waiting messages first, since a commit stores delayed messages, and a decision about these adds to
+        the log."""
         late_ms = DELAYED_LATE_MS if topic.delays else ENTRY_LATE_MS
         unwritten_ms = self._runtime.now() - topic.unwritten_since(queue)
         if unwritten_ms < late_ms:
@@ -87,7 +88,8 @@ class Draining:
         return None
 
     def _waiting(self, topic: Topic, queue: int) -> str | None:
-        """Which messages wait for this queue, in words, after the newest decision about its delays was carried out."""
+        """A text about the messages that wait for this queue, or None. Carries out the newest decision about its delays
+        first."""
         if self._transactions.ask_for(topic, queue):
             return "transactions that are not decided have messages for it"
         self._decisions.standing(topic, queue, until_ms=0)
@@ -99,7 +101,7 @@ class Draining:
         return "delayed messages wait in it"
 
     def _unsettled(self, topic: Topic, queue: int, end: int) -> str | None:
-        """A group that has something left to do in a queue, or None."""
+        """A group that has not settled a queue, or None."""
         groups = self._catalogue.groups(topic)
         pages = [pages_of(topic, group.name, strong=True) for group in groups]
         answers = self._store.read([*chain.from_iterable(pages)]) if groups else []
@@ -115,7 +117,7 @@ class Draining:
         return topic.created_at_ms <= gone_ms and self._log_offsets.surely_older(topic, queue, gone_ms) >= end
 
     def returning(self, topic: Topic, groups: Sequence[StoredGroup]) -> list[int]:
-        """The queues that have left in which something waits again."""
+        """The queues that have left and have messages again."""
         left, now = range(topic.readers, topic.most), self._runtime.now()
         owed = {
             queue
@@ -131,7 +133,7 @@ class Draining:
         return waiting
 
     def _read(self, topic: Topic, readers: int) -> int:
-        self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)  # another check that saw nothing may be ending its own
+        self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)  # another check that found nothing may be ending its own
         try:
             self._store.write(topics.read(topic, readers))
         except Refused:
@@ -144,8 +146,8 @@ def _waiting(topic: Topic, queue: int, since: str = keys.FIRST, strong: bool = F
 
 
 def is_settled(group: Group, cursors: Sequence[Cursor], queue: int, end: int, now: int) -> bool:
-    """Whether a group with these cursors has nothing left to do in a queue that ends there. Consumers of a broadcast
-    group that are forgotten or to come do not count."""
+    """Whether a group with these cursors has settled a queue that ends there. Dropped and future consumers of a
+    broadcast group do not count."""
     owners = [own for own in by_consumer(cursors) if is_known(own, now)] if group.is_broadcast else [cursors]
     for own in owners:
         cursor = next((cursor for cursor in own if cursor.queue == queue), None)

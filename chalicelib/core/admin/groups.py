@@ -1,21 +1,36 @@
-"""Administration of groups: creates, changes, deletes and resets them, and reports their progress."""
+"""Administration of groups: creates, changes, deletes and resets them, and reports their progress.
+
+The backlogs of all groups, for operators. Reading them costs as much as reading the progress of each group, so one
+look serves a minute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from chalicelib.core.access.callers import may
 from chalicelib.core.access.rights import Need
 from chalicelib.core.admin.deletion import Deletion
+from chalicelib.core.admin.topics import Topics
 from chalicelib.core.base.errors import Forbidden, InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.core.base.fields import quoted, shown
-from chalicelib.core.base.limits import CLOCKS_APART_MS, GROUP_DETAILS_MAX, PURGE_MS
+from chalicelib.core.base.limits import (
+    BACKLOG_GROUPS_MAX,
+    CLOCKS_APART_MS,
+    GROUP_DETAILS_MAX,
+    MINUTE_MS,
+    PAGE_DEFAULT,
+    PURGE_MS,
+    SECOND_MS,
+)
 from chalicelib.core.base.records import record
+from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue import group, push, settings
 from chalicelib.core.catalogue import topic as topics
 from chalicelib.core.catalogue.agenda import ALWAYS_MS, CHECK, PUSH, REVIVE
@@ -25,14 +40,75 @@ from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import ALARMS, PUSHES, Topic
 from chalicelib.core.cursors import Cursors
-from chalicelib.core.cursors.cursor import Cursor, all_cursors_of, standing_cursors_of
-from chalicelib.core.cursors.pages import joined, pages_of
+from chalicelib.core.cursors.cursor import Cursor, all_cursors_of, joined, pages_of, standing_cursors_of
 from chalicelib.core.cursors.progress import QueueProgress, of_group
 from chalicelib.core.log import Log
 from chalicelib.core.log.reader import Want, stored_at
 from chalicelib.core.store.paging import page
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Refused, Write
+
+T = TypeVar("T")
+
+LOOK_EVERY_MS = MINUTE_MS
+LOOK_MS = 5 * SECOND_MS
+"""How long one look may take: after that it reads no further page."""
+
+_log = logging.getLogger("decant")
+
+
+class _Cut(Exception):
+    """A look ends before it has read all groups."""
+
+
+class Backlogs:
+    def __init__(self, runtime: Runtime, topics: Topics, groups: Groups) -> None:
+        self._runtime, self._topics, self._groups = runtime, topics, groups
+        self._lock = threading.Lock()
+        self._looked_at_ms: int | None = None
+        self._at_ms = 0
+        self._known: list[tuple[Topic, GroupDetails]] = []
+        self._is_whole = True
+
+    def read(self) -> tuple[int, list[tuple[Topic, GroupDetails]], bool]:
+        """When the backlogs were read, the groups by topic and name, and whether these are all groups. They are at most
+        a minute old unless later looks have failed; then the third value is False. 0: no look has succeeded yet."""
+        with self._lock:  # others wait for the look that is under way
+            now = self._runtime.uptime()
+            if self._looked_at_ms is None or now - self._looked_at_ms >= LOOK_EVERY_MS:
+                self._looked_at_ms, self._is_whole = now, False
+                try:
+                    self._look(now + LOOK_MS)
+                except StoreUnavailable as trouble:
+                    _log.warning("the backlogs could not be read: %s", trouble)
+            return self._at_ms, self._known, self._is_whole
+
+    def _look(self, until_ms: int) -> None:
+        at_ms, known, is_whole = self._runtime.now(), list[tuple[Topic, GroupDetails]](), True
+        try:
+            for place in self._all(until_ms):
+                if len(known) >= BACKLOG_GROUPS_MAX:
+                    raise _Cut
+                known.append(place)
+        except _Cut:
+            is_whole = False
+        self._at_ms, self._known, self._is_whole = at_ms, known, is_whole
+
+    def _all(self, until_ms: int) -> Iterator[tuple[Topic, GroupDetails]]:
+        for topic in self._each(partial(self._topics.page, PAGE_DEFAULT), until_ms):
+            for details in self._each(partial(self._groups.page, topic, GROUP_DETAILS_MAX), until_ms):
+                yield topic, details
+
+    def _each(self, page: Callable[[str | None], tuple[Sequence[T], str | None]], until_ms: int) -> Iterator[T]:
+        """The items of all pages, read one page at a time. Raises _Cut."""
+        token, is_last = None, False
+        while not is_last:
+            if self._runtime.uptime() > until_ms:
+                raise _Cut
+            items, token = page(token)
+            yield from items
+            is_last = token is None
+
 
 _ID_CHARS = 8
 
@@ -65,7 +141,7 @@ class StoredGroup:
 
     @cached_property
     def stored_cursors(self) -> list[Cursor]:
-        """All that exist, also those in queues that are no longer read."""
+        """All cursors that exist, including those in queues that consumers no longer read."""
         return standing_cursors_of(self.group, self.items)
 
     @cached_property
@@ -123,24 +199,26 @@ class Groups:
         return made
 
     def _demand_dead_topic(self, topic: Topic, given: Mapping[str, Any]) -> None:
-        """Raises InvalidField for a topic that dead messages cannot move to, and Forbidden for one to which the caller
-        may not send."""
+        """Raises InvalidField if dead messages cannot move to the topic, and Forbidden if the caller may not send to
+        it."""
         name = given["dead_letters"].topic if given.get("dead_letters") else None
         if name == topic.name:
             raise InvalidField(f"field 'dead_letters.topic' must be another topic than the group's own, {quoted(name)}")
         if name is not None:
             if not may(Need("produce", name)):
                 raise Forbidden(
-                    f"the token has no right to 'produce' for topic {quoted(name)}, to let messages move there"
+                    f"the token has no right to 'produce' for topic {quoted(name)} in field 'dead_letters.topic'"
                 )
             try:
                 self._catalogue.current_topic(name)
             except TopicNotFound:
-                raise InvalidField(f"field 'dead_letters.topic' names no topic; it is {shown(name)}") from None
+                raise InvalidField(
+                    f"field 'dead_letters.topic' must name an existing topic; it is {shown(name)}"
+                ) from None
 
     def _tell_sweeps(self, topic: Topic, given: Mapping[str, Any]) -> None:
-        """Makes the appointments that the new settings need, and lets sends to the topic make them, before there is a
-        group that needs them. Raises TopicNotFound."""
+        """Makes the appointments that the new settings need, and has sends to the topic make them, before a group needs
+        them. Raises TopicNotFound."""
         if given.get("push") and given["push"].given:
             self._agenda.appoint(PUSH, topic.name, ALWAYS_MS)
             if not topic.pushes:
@@ -152,8 +230,8 @@ class Groups:
         self._agenda.note_ready(topic)  # a group that was paused, or had another filter, may have something to do
 
     def adopt_filter(self, topic: Topic, name: str, wanted: Filter) -> Group:
-        """Gives the group this filter if it has none: of several that are wanted at once, one. Returns the group as it
-        is then. Raises GroupNotFound."""
+        """Gives the group this filter if it has none. Only one of several concurrent calls succeeds. Returns the
+        current group. Raises GroupNotFound."""
         while True:
             current = self._catalogue.group(topic, name)
             if current.filter is not None:
@@ -172,7 +250,7 @@ class Groups:
         return self._details(topic, groups), rest
 
     def delete(self, topic: Topic, name: str) -> None:
-        """Deletes the group, and then its cursors and dead letters, which are unreachable by then."""
+        """Deletes the group, then its cursors and dead letters, which are then unreachable."""
         deleted = self._catalogue.group(topic, name)
         with suppress(Refused):  # another caller was faster
             self._store.write_together(group.remove(deleted))
@@ -193,12 +271,12 @@ class Groups:
         return self.details(topic, name)
 
     def _purge(self, name: str, topic: Topic) -> GroupDetails:
-        """Moves the group to the ends, and lets nothing come that was sent before and waits. `topic`: as read now.
+        """Moves the group to the ends, and excludes messages that were sent before and wait. `topic`: read just now.
 
-        Messages that wait carry the time of their sender's clock, which may be `CLOCKS_APART_MS` ahead, or behind. The
-        purge therefore counts for what was sent until so much later, and returns when every clock is past that. So it
-        covers all that was sent before it began, and nothing that is sent after it returned. Where nothing waits, it
-        counts for what was sent until so long ago that it need not wait."""
+        Waiting messages carry the time of their sender's clock, which may be `CLOCKS_APART_MS` ahead or behind. The
+        purge therefore covers messages sent up to this much later, and returns when every clock has passed that
+        instant. So it covers every message sent before it began, and none sent after it returned. If no message waits,
+        it covers messages sent up to this much earlier, and need not wait."""
         lead_ms = CLOCKS_APART_MS if topic.delays else -CLOCKS_APART_MS - 1
 
         def purge(current: Group) -> Write:
@@ -221,8 +299,8 @@ class Groups:
                 return Group.of(topic.id, name, self._store.write(change(current)))
 
     def _keep_draining(self, topic: Topic) -> None:
-        """Call it after a group has got something to do in the queues of this topic. A queue that was about to leave,
-        since all groups had settled it, then stays; one that has left since the topic was read is read again."""
+        """Call it after a group has got unsettled messages in the queues of this topic. A settled queue that was about
+        to leave then stays, and one that has left since the topic was read is read again."""
         is_kept = not topic.draining
         while not is_kept and (current := self._catalogue.current_topic(topic.name)).id == topic.id:
             self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
@@ -277,7 +355,7 @@ class Groups:
         ]
 
     def _ripe(self, topic: Topic, now: int, delay_ms: int) -> list[int]:
-        """The offset in each queue up to which this `delay_ms` holds no message back."""
+        """For each queue, the offset from which on this `delay_ms` holds messages back."""
         return self._log_offsets.offsets_at(topic, now - delay_ms + 1) if delay_ms else []
 
     def _with_oldest(self, topic: Topic, groups: Sequence[list[QueueProgress]]) -> list[list[QueueProgress]]:

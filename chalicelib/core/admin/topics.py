@@ -41,7 +41,7 @@ class Topics:
         try:
             return self._put(made, given)
         finally:
-            self._catalogue.forget(name)  # a look at what drains may have cached it as it was
+            self._catalogue.forget(name)  # a check of draining queues may have cached the old one
 
     def _put(self, made: Topic, given: Mapping[str, Any]) -> tuple[Topic, bool]:
         while True:
@@ -59,8 +59,8 @@ class Topics:
                 return Topic.of(self._store.write(topic.change(current, given, self._runtime.now()))), False
 
     def _existing(self, made: Topic) -> Topic | None:
-        """The topic that has this name, or None: this one was created. What does not fit a new topic may fit one that
-        exists."""
+        """The existing topic of this name, or None: this one was created. Settings that are invalid for a new topic may
+        be valid for an existing one."""
         try:
             creation = topic.create(made)
         except InvalidField as unfit:
@@ -86,8 +86,8 @@ class Topics:
     def page(
         self, limit: int, token: str | None, is_shown: Callable[[str], bool] = lambda _: True
     ) -> tuple[Sequence[Topic], str | None]:
-        """Up to `limit` topics of those whose names are shown, and the token of the next page (None: no more topics).
-        The token names a topic, so that has to be one that is shown."""
+        """Up to `limit` topics that the caller may see, and the token of the next page (None: no more topics). The
+        token names a topic, so it must be one that the caller may see."""
         names, rest = self.names(limit, token)
         shown = [*filter(is_shown, names)]
         while rest is not None and len(shown) < limit:
@@ -98,8 +98,8 @@ class Topics:
         return self._catalogue.topics_named(shown[:limit]), rest
 
     def delete(self, deleted: Topic) -> None:
-        """Deletes the topic, which makes everything under its id unreachable, and then its remains as far as time and
-        the store allow; the grave records the rest."""
+        """Deletes the topic, which makes all items under its id unreachable, and then as many of its remains as time
+        and the store allow; the grave records the rest."""
         current = deleted
         while current.id == deleted.id:
             self._catalogue.forget(deleted.name)

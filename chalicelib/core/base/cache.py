@@ -1,4 +1,4 @@
-"""Bounded caches, shared by the threads of an instance, which forget what was deleted."""
+"""Bounded caches, shared by the threads of an instance, that drop the entries of deleted topics and groups."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any, Generic, TypeVar
 V = TypeVar("V")
 
 PLACES_MAX = 10_000
-"""Topics, or queues, for which an instance caches something: some 4 KB for a topic that is in use, in all caches."""
+"""The most topics, or queues, with cached entries: all caches together hold some 4 KB for a topic in use."""
 FORGOTTEN_TOGETHER = 64
-"""So many that were deleted are forgotten at once, since that goes through all that is kept."""
+"""The number of deleted owners that are dropped together, since each pass scans all entries."""
 
 
 class BoundedCache(Generic[V]):
-    """Keeps the most recently used entries, up to `size_max` in all, measured by `size_of` when they are kept."""
+    """Keeps the most recently used entries, up to `size_max` in total, measured by `size_of` when they are added."""
 
-    def __init__(self, size_max: int = PLACES_MAX, size_of: Callable[[V], int] = lambda _: 1) -> None:
+    def __init__(self, size_max: int = PLACES_MAX, size_of: Callable[[V], int] | None = None) -> None:
+        """`size_of`: by default each entry counts as one."""
         self._size_max, self._size_of = size_max, size_of
         self._kept: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
-        """Each with its size, the one used last at the end."""
+        """Values with their sizes, the most recently used last."""
         self._size = 0
         self._lock = threading.Lock()
 
@@ -34,33 +35,31 @@ class BoundedCache(Generic[V]):
             return found[0]
 
     def keep(self, key: Hashable, value: V) -> None:
-        """A value that is too large for the cache is not kept; an earlier one of this key then stays."""
-        size = self._size_of(value)
+        """Ignores a value that is too large for the cache; the previous value of this key then stays."""
+        size = self._size_of(value) if self._size_of else 1
         if size > self._size_max:
             return
         with self._lock:
-            self._drop(key)
+            _, size_before = self._kept.pop(key, (None, 0))
             self._kept[key] = (value, size)
-            self._size += size
+            self._size += size - size_before
             while self._size > self._size_max:
-                self._drop(next(iter(self._kept)))
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._size -= dropped
 
     def forget(self, key: Hashable) -> None:
         with self._lock:
-            self._drop(key)
+            _, size = self._kept.pop(key, (None, 0))
+            self._size -= size
 
     def entries(self) -> list[tuple[Hashable, V]]:
         with self._lock:
             return [(key, value) for key, (value, _) in self._kept.items()]
 
-    def _drop(self, key: Hashable) -> None:
-        if dropped := self._kept.pop(key, None):
-            self._size -= dropped[1]
-
 
 class Caches:
-    """All caches of an instance whose entries belong to topics and groups. What is kept is a first guess, so to forget
-    too much costs a read or a write, and nothing else."""
+    """All caches of an instance whose entries belong to topics and groups. A cached value is only a first guess, so
+    dropping too many costs no more than a read or a write."""
 
     def __init__(self) -> None:
         self._made: list[tuple[BoundedCache[Any], Callable[[Any, Any], Iterable[str]]]] = []
@@ -71,16 +70,16 @@ class Caches:
         self,
         owners_of: Callable[[Any, V], Iterable[str]],
         size_max: int = PLACES_MAX,
-        size_of: Callable[[V], int] = lambda _: 1,
+        size_of: Callable[[V], int] | None = None,
     ) -> BoundedCache[V]:
-        """`owners_of`: whose an entry is, given its key and value. A topic is named by its id, or by its name where the
-        entry does not tell that, and a group by its partition."""
+        """`owners_of`: the owners of an entry, from its key and value. A topic is identified by its id, or by its name
+        if the entry lacks the id; a group by its partition."""
         cache = BoundedCache(size_max, size_of)
         self._made.append((cache, owners_of))
         return cache
 
     def forget(self, *owners: str) -> None:
-        """These are deleted. They are forgotten once `FORGOTTEN_TOGETHER` are."""
+        """Notes that these owners are deleted. Drops their entries once there are `FORGOTTEN_TOGETHER` such owners."""
         with self._lock:
             self._gone.update(owners)
             if len(self._gone) < FORGOTTEN_TOGETHER:

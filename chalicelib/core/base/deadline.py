@@ -1,4 +1,4 @@
-"""One call of a client: its deadline for the store, and whether it has changed anything yet.
+"""One call of a client: its deadline for the store, and whether it has already changed anything.
 
 All code that works for the call can read both without passing them through every layer. The deadline is that of the
 call, not of each request in it, and an error after a change must have an unknown outcome.
@@ -15,9 +15,9 @@ from chalicelib.core.base.limits import HOP_MS_MAX, HOP_MS_MIN, SECOND_MS, STORE
 from chalicelib.core.base.records import mutable
 
 CALL_MS_MAX = 25 * SECOND_MS
-"""The same including the wait of a long poll: API Gateway gives up after 29 s."""
+"""The longest call, including the wait of a long poll: API Gateway gives up after 29 s."""
 LAST_LOOK_MS = SECOND_MS // 2
-"""A wait ends this long before the call does: what it then finds is still claimed and read."""
+"""A wait ends this long before the call does, so that the call can still claim and read the messages it finds."""
 
 
 @mutable
@@ -81,7 +81,7 @@ def has_ended(uptime_ms: int) -> bool:
 
 
 def wait_until_ms(ms: int) -> int:
-    """Until when a wait lasts that should last until this instant."""
+    """When a wait ends that should last until this instant."""
     ends_at_ms = _ends_at_ms.get()
     return ms if ends_at_ms is None else min(ms, ends_at_ms - LAST_LOOK_MS)
 
@@ -99,7 +99,7 @@ def part_until(ms: int) -> Iterator[None]:
 
 @contextmanager
 def hasty() -> Iterator[None]:
-    """A request that the store throttles is not repeated: the caller has a better way than to send it again."""
+    """Does not retry requests that the store throttles: the caller has a better alternative."""
     token = _is_hasty.set(True)
     try:
         yield
@@ -109,8 +109,8 @@ def hasty() -> Iterator[None]:
 
 @contextmanager
 def aside(until_ms: int) -> Iterator[None]:
-    """The call does something beside its task: it stops at this instant at the latest and repeats no throttled request,
-    and its writes make no later error of the call unknown."""
+    """For work beside the call's task. It ends at this instant at the latest, does not retry throttled requests, and
+    its writes do not make later errors of the call unknown."""
     call = _current.get()
     token = _current.set(call and OneCall(call.began_at_ms, call.waited_ms))
     try:
@@ -125,7 +125,7 @@ def is_hasty() -> bool:
 
 
 def hop_until_ms(uptime_ms: int) -> int:
-    """How long one way may take before the call tries another: half the time left, within bounds."""
+    """How long one attempt may take before the call tries an alternative: half the time left, within bounds."""
     left_ms = give_up_at_ms(uptime_ms) - uptime_ms
     return uptime_ms + max(min(HOP_MS_MAX, left_ms // 2), HOP_MS_MIN)
 
@@ -136,14 +136,16 @@ def give_up_at_ms(uptime_ms: int, in_doubt: bool = False) -> int:
     until_ms = uptime_ms + STORE_DEADLINE_MS
     if call is not None:
         until_ms = call.began_at_ms + min(call.waited_ms + STORE_DEADLINE_MS, CALL_MS_MAX)
-    earlier = (_within_ms.get(), None if in_doubt else _part_until_ms.get())
-    return min([until_ms, *(ms for ms in earlier if ms is not None)])
+    for earlier_ms in (_within_ms.get(), None if in_doubt else _part_until_ms.get()):
+        if earlier_ms is not None:
+            until_ms = min(until_ms, earlier_ms)
+    return until_ms
 
 
 @contextmanager
 def caller(has_hung_up: Callable[[], bool]) -> Iterator[None]:
-    """Runs a call for a client that may disconnect, on a server that may be told to end: `has_hung_up` tells at once
-    whether either has come."""
+    """Runs a call for a client that may disconnect, on a server that may be stopped. `has_hung_up` returns at once
+    whether either has happened."""
     token = _has_hung_up.set(has_hung_up)
     try:
         yield
@@ -152,13 +154,13 @@ def caller(has_hung_up: Callable[[], bool]) -> Iterator[None]:
 
 
 def is_abandoned() -> bool:
-    """Whether the client has disconnected, or the server is to end: then the call should take no more messages, and be
-    answered with what there is."""
+    """Whether the client has disconnected or the server is stopping. The call should then take no more messages and
+    return those it has."""
     return _has_hung_up.get()()
 
 
 def has_waited(ms: int) -> None:
-    """The call slept on purpose: this time does not count against the store."""
+    """Records deliberate sleep, which does not count against the store's time."""
     if call := _current.get():
         call.waited_ms += ms
 

@@ -1,5 +1,5 @@
-"""The errors, one class and one sentence each, which documentation shows to clients. A class's name is the `code` that
-they switch on; each door maps it to a status of its own."""
+"""The errors, one class each. The class's name is the `code` that clients switch on, and its docstring is shown in the
+documentation. Each door maps the class to a status of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DecantError(Exception):
 
     @property
     def outcome_unknown(self) -> bool:
-        """Whether what failed may have happened nevertheless."""
+        """Whether the failed write may have been applied."""
         return self.members.get("outcome") == "unknown"
 
 
@@ -37,7 +37,7 @@ class InvalidFilter(DecantError):
 
 
 class UnknownField(DecantError):
-    """The request has a field or a query parameter that is not documented."""
+    """The request has an undocumented field or query parameter."""
 
 
 class InvalidName(DecantError):
@@ -45,15 +45,15 @@ class InvalidName(DecantError):
 
 
 class Unauthenticated(DecantError):
-    """No token was shown, or one that is malformed, unknown, expired or revoked."""
+    """The request has no token, or one that is malformed, unknown, expired or revoked."""
 
 
 class Forbidden(DecantError):
-    """The token has no right to this. It is the answer whether or not what the request names exists."""
+    """The token has no right to this operation. The answer does not say whether the named topic or group exists."""
 
 
 class MessageTooLarge(DecantError):
-    """A body, the batch, or the request is too large, or no response could carry the message; nothing else is wrong."""
+    """A body, the batch or the request is too large, or the message is too large for any response."""
 
 
 class TopicNotFound(DecantError):
@@ -73,7 +73,7 @@ class RequestNotFound(DecantError):
 
 
 class AlreadyReplied(DecantError):
-    """The request has another reply."""
+    """The request already has a different reply."""
 
 
 class RequestExpired(DecantError):
@@ -81,7 +81,7 @@ class RequestExpired(DecantError):
 
 
 class ReplyTimeout(DecantError):
-    """No reply came before the deadline of the request, and none can come any more."""
+    """No reply came before the request's deadline. Later replies are refused."""
 
 
 class AlreadyDelivered(DecantError):
@@ -89,11 +89,11 @@ class AlreadyDelivered(DecantError):
 
 
 class TransactionNotFound(DecantError):
-    """The topic has no such transaction: it never had, or the record of its decision has expired."""
+    """The topic has no such transaction, or the record of its decision has expired."""
 
 
 class TransactionEnded(DecantError):
-    """The opposite was decided about the transaction before."""
+    """The transaction was already decided the other way."""
 
 
 class TokenNotFound(DecantError):
@@ -105,25 +105,26 @@ class QueueFull(DecantError):
 
 
 class GroupIsPushed(DecantError):
-    """The group has a `push`: the queue calls its consumer, and nobody pops."""
+    """The group has a `push`, so its messages cannot be popped."""
 
 
 class QueuesDraining(DecantError):
-    """The topic has queues that are still read although it was given fewer: it cannot have more before they are
-    settled. The detail says what holds them."""
+    """`queues` cannot rise while queues that it was lowered by still drain. The detail says which queue, and what it
+    waits for."""
 
 
 class NotFound(DecantError):
-    """No route has this path, or there is nothing of this name."""
+    """No route has this path, or nothing has this name."""
 
 
 class MethodNotAllowed(DecantError):
-    """The path does not support this method; `Allow` lists those that it supports."""
+    """The path does not support this method. `Allow` lists the methods that it supports."""
 
 
 class StoreUnavailable(DecantError):
-    """The store throttled or did not respond, despite retries. With the outcome `unknown`, a write may have landed."""
+    """The store throttled or did not respond, after retries. With the outcome `unknown`, the write may have been
+    applied."""
 
 
 class Internal(DecantError):
-    """A defect of the service. The detail has an id to look up in the log."""
+    """An internal error of the service. The detail has an id to look up in the log."""

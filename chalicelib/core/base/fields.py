@@ -3,8 +3,13 @@
 A field is declared by its JSON Schema. The docstring of its type says what it means, in a line `name: text`.
 
 An error names the field, what it must be, and what it is. `null` means not given, except to an optional field whose
-schema has it as a value. A name that is not declared is refused: a typo must never be silently ignored.
-"""
+schema has it as a value. An undeclared name is refused, so that a typo is never silently ignored.
+
+Writes JSON Schemas (2020-12), which the OpenAPI document shows as they are. A type in place of a schema is a nested
+object.
+
+JSON Schema counts characters, not bytes: where the contract limits bytes, `maxLength` is the loosest bound, the
+description has the true limit, and the field's own `parse` checks it."""
 
 from __future__ import annotations
 
@@ -17,20 +22,84 @@ from functools import cache, lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 from chalicelib.core.base.errors import InvalidField, InvalidJson, InvalidName, UnknownField
-from chalicelib.core.base.limits import NAME_PATTERN
+from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, INSTANT_MS_MAX, NAME_PATTERN
 from chalicelib.core.base.records import mutable
-from chalicelib.core.base.schema import Schema
+
+Schema = Any
+"""A JSON Schema as a dict, or the type of a nested object."""
+
+EPOCH = "In milliseconds since the Unix epoch."
+"""The description of an instant, and the end of one that says more."""
+
+
+def integer(least: int = 0, most: int | None = None, **more: Any) -> Schema:
+    bounds = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
+    return {"type": "integer", "format": "int64", **bounds, **more}
+
+
+def instant(text: str = "") -> Schema:
+    return integer(most=INSTANT_MS_MAX, description=f"{text} {EPOCH}".strip())
+
+
+def number(least: float, most: float, **more: Any) -> Schema:
+    return {"type": "number", "minimum": least, "maximum": most, **more}
+
+
+def string(chars_max: int | None = None, **more: Any) -> Schema:
+    """With `chars_max` it has at least one character too, unless `more` says otherwise."""
+    lengths = {} if chars_max is None else {"minLength": 1, "maxLength": chars_max}
+    return {"type": "string", **lengths, **more}
+
+
+def flag(**more: Any) -> Schema:
+    return {"type": "boolean", **more}
+
+
+def array(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def batch(items: Schema, least: int = 1, **more: Any) -> Schema:
+    return array(items, minItems=least, maxItems=BATCH_MESSAGES_MAX, **more)
+
+
+def mapping(**more: Any) -> Schema:
+    return {"type": "object", **more}
+
+
+def one_of(*schemas: Schema, **more: Any) -> Schema:
+    return {"oneOf": list(schemas), **more}
+
+
+def nullable(schema: Schema) -> Schema:
+    if "oneOf" in schema and "type" in schema:
+        return one_of(schema, {"type": "null"}, description=schema["description"])
+    if "oneOf" in schema:
+        return {**schema, "oneOf": [*schema["oneOf"], {"type": "null"}]}
+    if "null" in schema["type"]:
+        return schema
+    values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **values}
+
+
+def either(*choices: tuple[str, ...]) -> Schema:
+    """A rule for an object, as its `RULES`: the fields of one of these choices are given, and none of another."""
+    names = {name for choice in choices for name in choice}
+    nulls = {choice: {name: {"type": "null"} for name in names - {*choice}} for choice in choices}
+    given = {choice: {name: {"not": {"type": "null"}} for name in choice} for choice in choices}
+    return {"oneOf": [{"required": [*choice], "properties": given[choice] | nulls[choice]} for choice in choices]}
+
 
 T = TypeVar("T")
 
 _LABELS_KEPT_MAX = 2_048
-"""Labels of declared fields: a hundred messages have some ten each, and most requests the same."""
+"""Cached labels of declared fields: a hundred messages have some ten each, and most requests use the same ones."""
 _SHAPES_KEPT_MAX = 256
-"""Which fields a request, or a message of one, gives: most give the same as the one before."""
+"""Cached sets of given fields: most requests and messages give the same fields as the one before."""
 
 
 class Label(NamedTuple):
-    """A field of a request (`noun`: or a parameter) as error texts name it. Without a path: the request itself."""
+    """The name of a field (`noun`: or a parameter) in error texts. Without a path: the request itself."""
 
     path: str = ""
     noun: str = "field"
@@ -49,7 +118,7 @@ class Label(NamedTuple):
 # -- declaring --------------------------------------------------------------------------------------------------------
 
 Parse = Callable[[Any, Label], Any]
-"""Makes the value of a field of what JSON holds. Raises InvalidField, or another error of its own."""
+"""Converts the JSON value of a field. Raises InvalidField, or another error of its own."""
 
 
 class Declaration(NamedTuple):
@@ -68,7 +137,7 @@ def required(schema: Schema, parse: Parse | None = None) -> Any:
 
 
 def optional(schema: Schema, parse: Parse | None = None) -> Any:
-    """A field of a request. Not given, it has the schema's default, parsed; without one, None."""
+    """A field of a request. If it is not given, its value is the schema's default, parsed, or None without one."""
     default = schema.get("default") if isinstance(schema, dict) else None
     value = parse(default, Label()) if parse and default is not None else default
     return dataclasses.field(default=value, metadata={"is": Declaration(schema, parse, False)})
@@ -81,11 +150,10 @@ def request(kind: type[T]) -> type[T]:
 
 
 class Answer:
-    """An object that the service answers. It is open, so that a later release can add a field without breaking a client
-    that was generated from this one.
+    """An object in a response. It is open, so that a later release can add a field without breaking generated clients.
 
-    A dataclass declares its fields as a request does. Any other answer is built as JSON: its class is there for its
-    schema alone, and each attribute is the schema of a field, or `Sometimes` one."""
+    A dataclass declares its fields as a request does. Any other answer is built as JSON; its class holds only the
+    schema, with a schema, or `Sometimes` one, as the attribute for each field."""
 
     __slots__ = ()
     RULES: ClassVar[Any] = {}
@@ -111,7 +179,7 @@ def declarations(kind: type) -> dict[str, Declaration]:
 
 
 def defaults(kind: type) -> dict[str, Any]:
-    """The value that each declared field has when it is not given."""
+    """The defaults of the declared fields."""
     return {field.name: field.default for field in dataclasses.fields(kind) if "is" in field.metadata}
 
 
@@ -119,12 +187,12 @@ def defaults(kind: type) -> dict[str, Any]:
 
 
 def checked(kind: type[T], data: object, label: Label = Label()) -> T:
-    """The request that this JSON is. Raises UnknownField, InvalidField, and InvalidJson for what is not an object."""
+    """The JSON as a request of this type. Raises UnknownField, InvalidField, and InvalidJson if it is not an object."""
     return kind(**given(kind, data, label))
 
 
 def given(kind: type, data: object, label: Label = Label()) -> dict[str, Any]:
-    """The same as a dict of the fields that are given."""
+    """The same, as a dict of the given fields only."""
     if not isinstance(data, dict):
         if label.path:
             raise InvalidField(f"{label} must be a JSON object, not {shown(data)}")
@@ -150,8 +218,7 @@ def _inside(label: Label, declared: str) -> Label:
 
 @lru_cache(_SHAPES_KEPT_MAX)
 def _expected(kind: type, names: tuple[str, ...]) -> list[tuple[str, bool, Declaration]]:
-    """Of the declared fields, in their order, those with these names and those that are required; and of each, whether
-    null is read as well."""
+    """The declared fields with these names, and the required ones, in order; for each, whether null is parsed too."""
     return [
         (name, field.is_required or field.takes_null, field)
         for name, field in declarations(kind).items()
@@ -160,7 +227,7 @@ def _expected(kind: type, names: tuple[str, ...]) -> list[tuple[str, bool, Decla
 
 
 def check(schema: Schema, value: Any, label: Label) -> Any:
-    """The value, if it fits the schema. Raises InvalidField; of a nested object also UnknownField."""
+    """Returns the value if it fits the schema. Raises InvalidField, and UnknownField for a nested object."""
     if isinstance(schema, type):
         return checked(schema, value, label)
     if isinstance(value, dict) and (kinds := [kind for kind in schema.get("oneOf", ()) if isinstance(kind, type)]):
@@ -176,7 +243,7 @@ def check(schema: Schema, value: Any, label: Label) -> Any:
 
 
 def _wanted(schema: Schema, value: Any) -> list[str]:
-    """What is allowed, for an error text; empty if the value is. A list is judged by its length only."""
+    """The allowed values, for an error text; empty if the value is allowed. Checks only the length of a list."""
     if isinstance(schema, type):
         choices = getattr(schema, "RULES", {}).get("oneOf", [{"required": declarations(schema)}])
         return [f"{{{', '.join(map(shown, choice['required']))}}}" for choice in choices]
@@ -228,7 +295,7 @@ _WANTED: dict[str, Callable[[Schema, Any], str | None]] = {
 
 
 def encodable(text: str) -> bool:
-    """Whether UTF-8 can encode it: JSON can spell half a surrogate pair, text cannot hold one."""
+    """Whether UTF-8 can encode the text: JSON can contain half of a surrogate pair, UTF-8 cannot."""
     if text.isascii():
         return True
     try:
@@ -251,18 +318,18 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def shown(value: object) -> str:
-    """A JSON value as an error text shows it: as its client may have written it, short enough for a log line."""
+    """A JSON value for an error text: as JSON, and short enough for a log line."""
     return _cut(_json(value))
 
 
 def quoted(name: str) -> str:
-    """A name that a client gave, as names stand in error texts: in single quotes."""
+    """A client's name for an error text: in single quotes."""
     return f"'{_cut(_json(name)[1:-1])}'"
 
 
 def _json(value: object) -> str:
-    """As much of it as is shown. Encoding the whole value costs a fraction of reading it. Piece by piece, each piece
-    costs as many steps as it is nested deep: that is left for what is nested deeper than one can recurse."""
+    """The start of the value as JSON. Encoding the whole value costs a fraction of reading it. Encoding in pieces costs
+    more with each level of nesting, so it is used only beyond the recursion limit."""
     try:
         text = _ENCODER.encode(value)
     except RecursionError:

@@ -1,6 +1,6 @@
 """The limits that a client can meet, and those that several rooms share, each with its unit and its reason.
 
-Names end in their unit. A limit that one module uses stands beside its user.
+Names end in their unit. A limit that only one module uses stands in that module.
 """
 
 KIB = 1024
@@ -17,7 +17,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Topic and group names: safe in a URL, in a key and in a log line."""
 
 BODY_BYTES_MAX = 4 * MIB
-"""One body, and all bodies of one request: what a 6 MB Lambda payload holds once it is base64 and JSON."""
+"""One body, and all bodies of one request: the most that a 6 MB Lambda payload holds as base64 in JSON."""
 
 BATCH_MESSAGES_MAX = 256
 """Messages in a produce or a pop, receipts in an ack, nack, extend or bury: one entry, one lease."""
@@ -28,7 +28,7 @@ PROPERTIES_BYTES_MAX = 16 * KIB
 """Names and values together, UTF-8: headers, not a second body."""
 
 IDLE_CONSUMER_MS = 7 * DAY_MS
-"""How long after its last pop a broadcast group forgets a consumer, whose cursors would otherwise cost forever."""
+"""How long after its last pop a broadcast group drops a consumer, so that unused cursors do not cost forever."""
 
 ID_CHARS_MAX = 128
 """`attempt_id`, `consumer_id` and `dedup_id`: room for a UUID with a prefix."""
@@ -57,7 +57,7 @@ WAIT_MS_MAX = 20 * SECOND_MS
 
 REPLY_TIMEOUT_MS_MAX = HOUR_MS
 REPLY_TIMEOUT_MS_DEFAULT = 3 * SECOND_MS
-"""How long a request may be answered. What takes longer is a message and another message."""
+"""How long consumers may reply to a request. Use two messages for work that takes longer."""
 
 REPLY_WAIT_MS_MAX = 25 * SECOND_MS
 """How long one call waits for a reply: API Gateway gives up after 29 s."""
@@ -74,10 +74,10 @@ DELAY_MS_MAX = 365 * DAY_MS
 """How far ahead a message may be due."""
 
 GROUP_DELAY_MS_MAX = 15 * MINUTE_MS
-"""How long a group may let each message wait before it takes it. What should wait longer is delayed itself."""
+"""How long a group's `delay_ms` may hold each message back. Delay the message itself for longer waits."""
 
 WAITING_COUNTED_MAX = 1_000
-"""How far the delayed messages of a queue are counted: each is read."""
+"""Where counting the delayed messages of a queue stops, since it reads each of them."""
 
 TTL_MS_MAX = 365 * DAY_MS
 """The longest time to live of a message: as long as the longest retention."""
@@ -100,7 +100,7 @@ IN_FLIGHT_MAX = 20_000
 """Each can add a mark to the cursor, which is one item, of 400 KB at most."""
 
 URL_CHARS_MAX = 2_048
-"""A webhook's URL: what servers and proxies take without a word."""
+"""A webhook's URL: the length that servers and proxies accept."""
 FUNCTION_CHARS_MAX = 170
 """The longest ARN of a Lambda function."""
 
@@ -123,7 +123,7 @@ TOKEN_SECRETS_MAX = 10
 """Secrets of a token that are valid at once: each call is compared with all of them."""
 OLD_SECRET_MS_DEFAULT = DAY_MS
 OLD_SECRET_MS_MAX = 7 * DAY_MS
-"""How long older secrets of a token stay valid after a rotation: while a new one is rolled out."""
+"""How long older secrets of a token stay valid after a rotation, to roll out the new one."""
 
 PAGE_DEFAULT = 100
 PAGE_MAX = 1_000
@@ -148,7 +148,7 @@ REQUEST_BYTES_MAX = 32 * MIB
 
 RESPONSE_BODY_BYTES_MAX = 4 * MIB
 RESPONSE_JSON_BYTES_MAX = 5_350_000
-"""Beyond this a response takes no second message: 5.5 MB, less the part about failed receipts."""
+"""Beyond this, a response gets no second message: 5.5 MB, less the part about failed receipts."""
 
 MESSAGE_JSON_BYTES_MAX = 5_750_000
 """One message always fits a response: 4 MiB in base64, with properties, are 5.71 MB. Lambda answers at most 6 MiB."""
@@ -159,11 +159,11 @@ MESSAGE_OVERHEAD_BYTES = 1_000
 # -- the log ----------------------------------------------------------------------------------------------------------
 
 INLINE_BYTES_MAX = 1_000
-"""An entry up to this size is stored in the segment. A larger one costs no more units in a payload item of its own, and
-keeps the log light."""
+"""An entry up to this size is stored in the segment. A larger entry goes into a payload item of its own, which costs no
+more units and keeps the log small."""
 
 ITEM_BYTES_MAX = 400 * KIB
-"""The size of an item that DynamoDB stores."""
+"""The largest item that DynamoDB stores."""
 
 INSTANCE_CACHE_BYTES_MAX = 64 * MIB
 """Full segments and payloads, which never change, cached by one instance."""
@@ -176,17 +176,17 @@ LATE_WRITE_MS_MAX = MINUTE_MS
 the network for seconds."""
 
 STORED_LATE_MS_MAX = 15 * MINUTE_MS
-"""A delayed message is stored no later than this after it is due, or after its call: DynamoDB recognizes a transaction
-for ten minutes."""
+"""A delayed message is stored no later than this after it is due, or after its call: DynamoDB recognizes a repeated
+transaction for ten minutes."""
 
 ENTRY_LATE_MS = DEDUP_MS + MINUTE_MS
-"""How long after its `stored_at_ms` an entry can enter the log: a repeat of a crashed caller's request completes it
-while the `dedup_id` is valid, and has the time of one call for that."""
+"""How long after its `stored_at_ms` an entry can enter the log: while the `dedup_id` is valid, a repeat of a crashed
+caller's request completes it, within the time of one call."""
 
 HOP_MS_MAX = 1_414
 HOP_MS_MIN = 100
-"""How long one queue may delay messages that another could take: the first value, or half the time left, but at least
-the second, by when a healthy store has responded."""
+"""How long one queue may delay messages that another could take: at most the first value or half the time left, but at
+least the second, within which a healthy store responds."""
 
 # -- the cursor -------------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ TAKEOVERS_MAX = 16
 """Leases that one write takes over, splits or buries: an expression has at most 4 KB and 300 operators."""
 
 DEAD_MS = 5 * SECOND_MS
-"""How long one call redrives or purges dead letters; the next call continues."""
+"""How long one call spends on redriving or purging dead letters; the next call continues."""
 
 _BACKOFF_MINUTES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)
 BACKOFF_MS = (10 * SECOND_MS, 30 * SECOND_MS, *(minutes * MINUTE_MS for minutes in _BACKOFF_MINUTES))
@@ -211,14 +211,14 @@ EXPRESSION_CHARS_MAX = 1_024
 """A filter is a condition, not a program, and is evaluated for every message."""
 
 PASSED_AT_ONCE_MAX = 1_024
-"""Messages that one write skips because the filter rejects them: its lease stores each in a bit."""
+"""Messages that one write skips because the filter rejects them: the lease stores one bit for each."""
 SET_ASIDE_MAX = 1_024
-"""Messages of a queue that a group ordered by key has passed and not taken yet, since earlier ones of their keys were
-out. With more, its pops look no further: each of them reads the keys of all, and the cursor holds each in a bit."""
+"""Messages of a queue that a group ordered by key has set aside because earlier messages of their keys were leased. At
+this number, pops look no further: each pop reads the keys of all of them, and the cursor stores one bit for each."""
 BACKOFF_STEPS_MAX = MULTIPLIER_MAX = 100
 
 EXPIRED_KEPT_MS = DAY_MS
-"""How long expired data is kept: no caller is stopped longer between a read and the write based on it."""
+"""How long expired data is kept: no caller pauses for longer between a read and the write based on it."""
 
 PURGE_MS = 5 * SECOND_MS
 """How long the deletion of a topic spends on removing its log."""
@@ -227,7 +227,7 @@ TAKE_OVER_AFTER_MS = 5 * SECOND_MS
 """How long a zone's consumers may let a message wait before those of other zones take it."""
 
 TAKEN_OVER_MS = 10 * SECOND_MS
-"""How long a queue stays taken over after a consumer of another zone took messages of it last."""
+"""How long a queue stays taken over after a consumer of another zone last took messages from it."""
 
 # -- time -------------------------------------------------------------------------------------------------------------
 
@@ -238,12 +238,12 @@ CLOCKS_APART_MS = 250
 """How far the clocks of two instances may be apart. A purge allows for it."""
 
 HEARD_MS = 20 * SECOND_MS
-"""How long after a change of the number of queues new messages are placed by it. By then every instance knows of it:
-the write takes up to `STORE_DEADLINE_MS` and a `READ_TIMEOUT_MS`, topics are cached, and clocks differ."""
+"""How long after a change of the number of queues producers use the new number. By then every instance has read it: the
+write takes up to `STORE_DEADLINE_MS` and a `READ_TIMEOUT_MS`, instances cache topics, and clocks differ."""
 
 STORE_DEADLINE_MS = 10 * SECOND_MS
-"""How long the store may delay one call, retries included, before the call returns 503. The last try may take a
-`READ_TIMEOUT_MS` more."""
+"""How long the store may delay one call, retries included, before the call returns 503. The last try may take one
+`READ_TIMEOUT_MS` longer."""
 
 CONNECT_TIMEOUT_MS = SECOND_MS
 READ_TIMEOUT_MS = 3 * SECOND_MS

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.core.base.errors import QueueFull, StoreUnavailable
+from chalicelib.core.base.fields import integer
 from chalicelib.core.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import integer
 
 QUEUE = integer(most=QUEUES_MAX - 1, examples=[1], description="The queue, counted from 0.")
 OFFSET = integer(
@@ -22,11 +22,11 @@ OFFSET = integer(
 class Message:
     """A message as its producer sent it. Its body is `text`, or `data` if it was sent as `body_base64`.
 
-    `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that.
-    `dedup_id`: a message with the same one is the same message; the log does not store it. `ttl_ms`: how long after it
-    is stored the message is delivered. `correlation_id`: of a request, which is delivered until `reply_by_ms`.
-    `sent_at_ms`: when it was sent, if it waited and was stored by a release that notes this.
-    `is_lost`: the log has the message, but its content is gone."""
+    `deliver_at_ms`: the earliest delivery (None: now). `delayed_id`: the id that it got while it waited, and keeps.
+    `dedup_id`: two messages with the same one are the same message; the log does not store it. `ttl_ms`: how long it is
+    delivered after it is stored. `correlation_id`: of a request, which is delivered until `reply_by_ms`. `sent_at_ms`:
+    when it was sent, if it waited and a release that records this stored it. `is_lost`: the log has the message, but
+    its content is missing."""
 
     text: str | None
     data: bytes | None
@@ -52,14 +52,14 @@ class Message:
         return len(self.text) if self.text is not None and self.text.isascii() else len(self.body)
 
     def lives_ms(self, stored_at_ms: int) -> int | None:
-        """How long it is delivered if it is stored then. None: as long as it is retained."""
+        """How long the message is delivered if it is stored at this time. None: for the retention of its topic."""
         if self.reply_by_ms is None:
             return self.ttl_ms
         until_ms = max(0, self.reply_by_ms - stored_at_ms)
         return until_ms if self.ttl_ms is None else min(self.ttl_ms, until_ms)
 
     def content(self) -> dict[str, Any]:
-        """The producer's fields as JSON has them, all four of them."""
+        """The producer's four fields as JSON."""
         body = {"body": self.text} if self.data is None else {"body_base64": base64.b64encode(self.data).decode()}
         return {**body, "key": self.key, "tag": self.tag, "properties": self.properties}
 
@@ -75,7 +75,7 @@ class Message:
 
 
 LOST = Message("", None, key=None, tag=None, properties={}, is_lost=True)
-"""Stands for each message of an entry whose payload is lost."""
+"""Replaces each message of an entry whose payload is lost."""
 
 
 @record
@@ -93,7 +93,7 @@ class Stored:
         return self.message.delayed_id or message_id(self.entry_id, self.queue, self.offset)
 
     def has_expired(self, now: int) -> bool:
-        """Whether its own time to live is over; the retention of its topic is another matter."""
+        """Whether its own time to live is over, regardless of the topic's retention."""
         lives_ms = self.message.lives_ms(self.stored_at_ms)
         return lives_ms is not None and self.stored_at_ms + lives_ms <= now
 

@@ -1,7 +1,7 @@
 """Dataclasses that a cold start can afford.
 
 `dataclasses` compiles up to eight methods for each class as it is defined, which was almost half of a cold start. Here
-the classes share their methods. Only `__init__` is each one's own, compiled with its first instance.
+the classes share their methods. Only `__init__` is compiled for each class, with its first instance.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def record(kind: type[T]) -> type[T]:
-    """An immutable dataclass, equal to another of its type whose fields are equal. It is mypy that refuses to change
-    one: a check at run time would make each instance four times as slow."""
+    """An immutable dataclass, equal to another of its type whose fields are equal. mypy rejects changes; a check at run
+    time would make creating instances four times as slow."""
     made: Any = mutable(kind)
     made.__eq__, made.__hash__ = _equal, _hash
     return made  # type: ignore[no-any-return]
@@ -24,7 +24,7 @@ def record(kind: type[T]) -> type[T]:
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
 def mutable(kind: type[T]) -> type[T]:
-    """A dataclass that is equal to itself alone."""
+    """A dataclass whose instances are equal only to themselves."""
     kind.__doc__ = kind.__doc__ or kind.__name__  # or `dataclasses` writes one
     caches = any(isinstance(value, cached_property) for value in vars(kind).values())
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=not caches)(kind)

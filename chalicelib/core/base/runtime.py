@@ -14,11 +14,11 @@ from chalicelib.core.base.records import record
 T = TypeVar("T")
 
 _NEVER_SET = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""On Linux, the clock that counts during suspension too: a write from before it is late after it."""
+"""On Linux, the clock that also runs during suspension: a write sent before it is late after it."""
 
 
 class Bell(Protocol):
-    """What one thread waits for and another rings, once."""
+    """A bell that one thread waits for and another rings, once."""
 
     def ring(self) -> None:
         """Ends the wait, and any wait to come."""
@@ -29,9 +29,8 @@ class Bell(Protocol):
 
 @record
 class Runtime:
-    """`now`: ms since the epoch, for what is stored. `sleep`: takes ms. `entropy`: n unpredictable bytes. `uptime`:
-    ms on a clock that is never set, for waits, deadlines and cache ages. `make_bell`: None if no wait can be ended
-    early."""
+    """`now`: ms since the epoch, for stored times. `sleep`: takes ms. `entropy`: n unpredictable bytes. `uptime`: ms on
+    a clock that is never set, for waits, deadlines and cache ages. `make_bell`: None if no wait can be ended early."""
 
     now: Callable[[], int]
     sleep: Callable[[int], None]

@@ -1,8 +1,8 @@
-"""Reads JSON from outside, in one pass. It refuses what most JSON readers accept: a name given twice.
+"""Reads JSON from clients, in one pass. Unlike most JSON readers, it refuses duplicate names.
 
-The reader is Python's own, because its hooks see every name and every number. A faster reader drops the first of two
-equal names without a word, and finding that out costs more than it saves: reading, writing again and comparing took 1.1
-to 2.6 times as long for most bodies.
+The reader is Python's own, because its hooks see every name and every number. A faster reader silently drops the first
+of two equal names, and detecting that costs more than it saves: reading, writing again and comparing took 1.1 to 2.6
+times as long for most bodies.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 from chalicelib.core.base.fields import shown
 
 _DIGITS_READ = 100
-"""More than an error text shows of a number. Python refuses to read thousands of digits."""
+"""The digits read of a number, more than an error text shows. Python refuses to read thousands of digits."""
 
 
 def read(raw: bytes, what: str) -> Any:
-    """The value, in which text may still hold half of a surrogate pair. Raises ValueError with a sentence about `what`,
-    "the request body" say."""
+    """The value, whose strings may still contain half of a surrogate pair. Raises ValueError with a sentence about
+    `what`, such as "the request body"."""
     try:
         return _READER.decode(raw.decode())  # given bytes, `json` would guess at UTF-16, and let surrogates pass
     except RecursionError:

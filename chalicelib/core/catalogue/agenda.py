@@ -1,12 +1,10 @@
-"""The agenda of the sweeps: what they have to look at, and since when. So a sweep costs what is due, not what exists.
+"""The agenda of the sweeps: the topics and groups to visit, and when. A sweep thus costs what is due, not what exists.
 
-Before anything is stored that will be due, there is an appointment for it, at that time or before. The sweep keeps the
-appointment at each of its runs until the write that it was made for has landed, or never will. Then the first look
-that finds nothing due moves the appointment to what will be due next, or ends it. So whatever waits has an appointment
-no later than it is due.
-
-Only punctuality depends on it: pops do the same work for the queues they poll, and each day a sweep goes through all
-topics and makes the appointments that are missing."""
+Before a caller stores anything that will be due, it makes an appointment for that time or earlier. Each run of the
+sweep keeps the appointment until the write that it was made for has landed, or can no longer land. Then the first look
+that finds nothing due moves the appointment to the next due time, or ends it. So everything that waits has an
+appointment no later than its due time. Only punctuality depends on it: pops do the same work for the queues they poll,
+and a daily sweep goes through all topics and makes missing appointments."""
 
 from __future__ import annotations
 
@@ -37,16 +35,16 @@ from chalicelib.core.table.writes import (
 )
 
 REVIVE, FORWARD, CHECK, PUSH, MOVE, EXPIRE = "revive", "forward", "check", "push", "move", "expire"
-"""The sweeps that have an agenda: all."""
+"""The sweeps. Each has an agenda."""
 
 ALWAYS_MS = 0
-"""The due time of what a sweep looks at in each run."""
+"""The due time of subjects that a sweep visits in each run."""
 
 SKEW_MS_MAX = MINUTE_MS
-"""How far the clocks of a caller and of a sweep may differ, with the age of what a stale read shows."""
+"""How far the clocks of a caller and a sweep may differ, plus the age of a stale read."""
 SHARED_MS = MINUTE_MS
-"""Appointments are rounded to this, so that instances share them; and an instance that made one relies on it at least
-for so long: it makes one a minute, not one a message."""
+"""Appointments are rounded to this, so that instances share them. An instance relies on its appointment for at least
+this long, so it makes one a minute, not one a message."""
 
 
 @record
@@ -73,19 +71,19 @@ class Appointment:
         return self.due_ms <= due_ms and landed_ms <= self.until_ms
 
     def make(self) -> Write:
-        """Refused if one of this key lasts as long."""
+        """Refused if an appointment with this key lasts as long."""
         is_shorter = Either(Absent(("until",)), AtMost(("until",), self.until_ms - 1))
         return Write(self.key, (is_shorter,), (Set(("until",), self.until_ms),))
 
     def end(self) -> Write:
-        """Refused if somebody has prolonged it since."""
+        """Refused if another caller has prolonged it since."""
         return Write(self.key, (Equals(("until",), self.until_ms),), (RemoveItem(),))
 
 
 @record
 class Look:
-    """A look of a sweep at one subject, which began at `at_ms`. `appointments`: those for it, as read before, the
-    earliest first. `next_ms`: when the first thing that was found is due; None: nothing was found."""
+    """A visit of a sweep to one subject, which began at `at_ms`. `appointments`: those of the subject, as read before,
+    the earliest first. `next_ms`: when the first due thing found is due; None: nothing was found."""
 
     subject: str
     appointments: Sequence[Appointment]
@@ -94,7 +92,7 @@ class Look:
 
     @property
     def ended(self) -> list[Appointment]:
-        """The appointments that end: those that were kept long enough, but while something is due not the earliest."""
+        """The appointments to end: those kept long enough, except the earliest while something is due."""
         is_due = self.next_ms is not None and self.next_ms <= self.at_ms
         return [
             appointment
@@ -104,7 +102,7 @@ class Look:
 
     @property
     def needs_another(self) -> bool:
-        """Whether no appointment is left for what was found."""
+        """Whether the things found have no appointment left."""
         return self.next_ms is not None and len(self.ended) == len(self.appointments)
 
 
@@ -114,11 +112,9 @@ class Agenda:
         self._made: BoundedCache[Appointment] = caches.bounded(lambda key, _: keys.named_in(key[1])[:1])
 
     def appoint(self, sweep: str, subject: str, due_ms: int, sent_by_ms: int = 0) -> None:
-        """Has the sweep look at the subject when it is due. Call it before the write that makes it due. Raises
-        StoreUnavailable.
-
-        `subject`: a topic's name, for `REVIVE` a group's (`keys.subject`), for `MOVE` that of a subscription.
-        `sent_by_ms`: until when the caller may send that write; 0: at once."""
+        """Makes an appointment for the subject. Call it before the write that makes the subject due. Raises
+        StoreUnavailable. `subject`: the name of a topic, of a group for `REVIVE` (`keys.subject`), or of a subscription
+        for `MOVE`. `sent_by_ms`: until when the caller may send that write; 0: at once."""
         if appointed := self._missing(sweep, subject, due_ms, sent_by_ms):
             with suppress(Refused):
                 self._store.write(appointed.make())
@@ -126,8 +122,8 @@ class Agenda:
 
     def note_ready(self, topic: Topic) -> None:
         """Makes appointments with *check* and *push*, if the topic has groups for them. Call it before a write that
-        makes something ready there. It never fails, nor takes long: what these sweeps then miss, they find with the
-        next such write, or within a day."""
+        makes something ready there. It never fails and is fast: the sweeps find anything missed at the next such write,
+        or within a day."""
         sweeps = [CHECK] * topic.alarms + [PUSH] * topic.pushes
         if not sweeps:
             return
@@ -136,7 +132,7 @@ class Agenda:
                 self.appoint(sweep, topic.name, ALWAYS_MS)
 
     def has_looked(self, sweep: str, looks: Sequence[Look]) -> None:
-        """Ends the appointments that were kept long enough. Before that, it makes those for what is due next. Raises
+        """Makes the appointment for the next due time, then ends those that were kept long enough. Raises
         StoreUnavailable."""
         moved = [self._missing(sweep, look.subject, look.next_ms or 0) for look in looks if look.needs_another]
         made = [appointment for appointment in moved if appointment]
@@ -146,7 +142,7 @@ class Agenda:
         self._store.write_each([appointment.end() for look in looks for appointment in look.ended])
 
     def _missing(self, sweep: str, subject: str, due_ms: int, sent_by_ms: int = 0) -> Appointment | None:
-        """The appointment to make, unless this instance has made one that will do."""
+        """The appointment to make, or None if this instance has made a sufficient one."""
         now = self._runtime.now()
         made = self._made.get((sweep, subject))
         if made and made.covers(due_ms, max(now, sent_by_ms) + _landed_ms()):
@@ -156,5 +152,5 @@ class Agenda:
 
 
 def _landed_ms() -> int:
-    """How long after it is sent a write is surely in the table, and seen there."""
+    """How long after it is sent a write has surely landed, and reads return it."""
     return LATE_WRITE_MS_MAX + SKEW_MS_MAX

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from chalicelib.core.base.fields import Label, given, optional, request
+from chalicelib.core.base.fields import Label, given, integer, optional, request
 from chalicelib.core.base.limits import OFFSET_MAX, RETENTION_MS_MAX
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import integer
 from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table.writes import Item
 
@@ -15,12 +14,12 @@ TOPIC = "decant.alarms"
 
 @request
 class Thresholds:
-    """When the backlog is too long: as soon as it reaches one of these thresholds, a message goes to the topic
-    `decant.alarms`, and another one when the backlog is below all of them. Backlogs are checked every minute. The topic
-    is created when it is first needed, and is like any other. The messages have the tag `raised` or `cleared`, the key
-    `topic/group`, the properties `topic` and `group`, and as their body JSON with `topic`, `group`, `state`, `ready`,
-    `age_ms`, `thresholds` and `at_ms`. New thresholds replace both old ones. An object without any removes the alarm;
-    if it was raised, it clears.
+    """When the backlog is too long. If it reaches one of these thresholds, a message goes to the topic `decant.alarms`,
+    and another once it is below all of them. Backlogs are checked every minute. The topic is created when first needed,
+    and is like any other. The messages have the tag `raised` or `cleared`, the key `topic/group`, the properties
+    `topic` and `group`, and as their body JSON with `topic`, `group`, `state`, `ready`, `age_ms`, `thresholds` and
+    `at_ms`. New thresholds replace both old ones. An object without any removes the alarm, and clears it if it was
+    raised.
 
     ready: Messages that are ready.
     age_ms: How long ago the oldest ready message was stored, in milliseconds."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from chalicelib.core.base.fields import Label, check, required
+from chalicelib.core.base.fields import Label, array, check, integer, number, one_of, required
 from chalicelib.core.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX, NACK_DELAY_MS_MAX
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import array, integer, number, one_of
 from chalicelib.core.catalogue.settings import AsGiven
 
 
@@ -16,8 +15,8 @@ class Growing:
     """A growing wait.
 
     initial_ms: The first wait.
-    multiplier: How many times as long as the one before each wait is.
-    max_ms: The longest wait; not shorter than the first."""
+    multiplier: The factor from each wait to the next.
+    max_ms: The longest wait. At least `initial_ms`."""
 
     initial_ms: int = required(integer(1, NACK_DELAY_MS_MAX))
     multiplier: float = required(number(1, MULTIPLIER_MAX))
@@ -32,8 +31,8 @@ class Backoff(AsGiven):
     """`given`: a list or an object."""
 
     def wait_ms(self, attempt: int) -> int:
-        """The wait before the retry that follows this attempt, counted from 1. The last wait of a list repeats. One
-        that was redriven, and not delivered since, waits as after the first."""
+        """The wait before the retry that follows this attempt, counted from 1. The last wait of a list repeats. A
+        redriven message that was not delivered since waits as after its first attempt."""
         attempt = max(attempt, 1)
         if isinstance(self.given, list):
             return int(self.given[min(attempt, len(self.given)) - 1])

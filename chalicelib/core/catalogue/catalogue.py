@@ -49,7 +49,7 @@ class Catalogue:
         return self._known(name, self._store.read([Keys([keys.topic(name)], strong=True)])[0], asked_at_ms)
 
     def _known(self, name: str, items: Sequence[Item], asked_at_ms: int) -> Topic:
-        """Its age counts from before the read: what was changed meanwhile may not be in it."""
+        """Its age counts from before the read, which may miss changes made meanwhile."""
         if (before := self._topics.get(name)) and (not items or items[0]["id"] != before[1].id):
             self._caches.forget(before[1].id)  # deleted through another instance
         if not items:
@@ -60,7 +60,7 @@ class Catalogue:
         return topic
 
     def read_beside(self, wanted: Sequence[Key], topic_name: str | None) -> Sequence[Item]:
-        """Reads these items, and in the same round trip the topic of this name, if it is to be cached and is not."""
+        """Reads these items and, in the same round trip, the topic of this name, if it should be cached and is not."""
         if topic_name is None or self._recent(topic_name) or not re.fullmatch(NAME_PATTERN, topic_name):
             return self._store.read([Keys(wanted, strong=True)])[0]
         asked_at_ms, topic_read = self._runtime.uptime(), Keys([keys.topic(topic_name)], strong=True)
@@ -87,7 +87,7 @@ class Catalogue:
         return glanced
 
     def topics_named(self, names: Sequence[str]) -> list[Topic]:
-        """The existing ones of these topics, in this order, read again, without those in another form."""
+        """Those of these topics that exist in this release's form, in this order, read again."""
         items = self._store.read([Keys([keys.topic(name) for name in names], strong=True)])[0] if names else []
         return [Topic.of(item) for item in items if is_readable(item)]
 
@@ -110,16 +110,16 @@ class Catalogue:
         return groups[0]
 
     def seen_group(self, topic: Topic, name: str, age_ms_max: int | None = None) -> Group | None:
-        """The group as this instance has last read it, at most so long ago. None: it has not."""
+        """The group as this instance last read it, at most this long ago, or None."""
         seen_at_ms, group = self._groups.get((topic.id, name)) or (0, None)
         return group if age_ms_max is None or self._runtime.uptime() - seen_at_ms <= age_ms_max else None
 
     def keep_group(self, group: Group, asked_at_ms: int) -> None:
-        """Caches a group that was asked for, or changed, at this time."""
+        """Caches a group that was read or changed at this time."""
         self._groups.keep((group.topic_id, group.name), (asked_at_ms, group))
 
     def group_name(self, topic_id: str, group_id: str) -> str | None:
-        """The name of the group with this id, which may be deleted since; None if there is none."""
+        """The name of the group with this id, even if it was deleted since; None if there is none."""
         if self._group_names.get((topic_id, group_id)) is None:
             for item in self._store.read([Range(keys.groups(topic_id), keys.FIRST, keys.LAST, strong=True)])[0]:
                 self._group_names.keep((topic_id, item["listed"]), item["sk"])
@@ -140,7 +140,7 @@ class Catalogue:
         return [item["sk"] for item in listed]
 
     def groups_named(self, topic: Topic, names: Sequence[str]) -> list[Group]:
-        """The existing ones of these groups, in this order."""
+        """Those of these groups that exist, in this order."""
         asked_at_ms = self._runtime.uptime()
         wanted = {keys.group(topic.id, name): name for name in names}
         items = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
@@ -152,8 +152,8 @@ class Catalogue:
 
 @record
 class Env:
-    """What every room is built from: the store, time and chance, the look-ups that one instance caches, what sweeps
-    have to look at, the growth of topics, what the instance tells operators, and all that it caches of topics."""
+    """The parts that every room is built from: the store, clock and randomness, cached look-ups, the agenda of the
+    sweeps, the growth of topics, telemetry, and the caches of topics."""
 
     store: Store
     runtime: Runtime

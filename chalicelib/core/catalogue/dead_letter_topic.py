@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from chalicelib.core.base.fields import Label, check, optional, request, required
+from chalicelib.core.base.fields import Label, check, mapping, nullable, optional, request, required, string
 from chalicelib.core.base.fields import given as given_fields
 from chalicelib.core.base.limits import NAME_PATTERN
-from chalicelib.core.base.schema import mapping, nullable, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 _NAME = string(pattern=NAME_PATTERN, examples=["orders-dead"])
@@ -18,7 +17,7 @@ _SOURCE = string(pattern=_SOURCE_PATTERN)
 
 
 @request
-class Target:
+class DeadLetterTarget:
     topic: str = required(_NAME)
     source: str | None = optional(_SOURCE)
 
@@ -40,7 +39,7 @@ DEAD_LETTERS = nullable(
 
 
 class DeadLetterTopic(AsGiven):
-    """`given`: the fields that are set, by their names; empty: the group has letters."""
+    """`given`: the fields that are set, by name; empty: the group keeps dead letters."""
 
     @property
     def topic(self) -> str | None:
@@ -57,7 +56,7 @@ class DeadLetterTopic(AsGiven):
 
 def parse(data: object, label: Label) -> DeadLetterTopic:
     """Raises InvalidField, UnknownField."""
-    values: dict[str, Any] = {} if data is None else given_fields(Target, data, label)
+    values: dict[str, Any] = {} if data is None else given_fields(DeadLetterTarget, data, label)
     for name, value in values.items():
         pattern = _SOURCE_PATTERN if name == "source" else NAME_PATTERN
         if not re.fullmatch(pattern, check(string(), value, label.inside(name))):

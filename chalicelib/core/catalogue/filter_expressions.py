@@ -1,9 +1,9 @@
-"""Filter expressions in JMESPath: checked when a group sets one, and evaluated for each message. Other
-JMESPath is checked and evaluated here too.
+"""Filter expressions in JMESPath: checked when a group sets one, and evaluated for each message. Doors check and
+evaluate other JMESPath here too.
 
 Each evaluation counts its steps and fails at a limit, which bounds its time and memory for every message and for
 filters stored before the limit existed. `demand_sound` also evaluates the expression on two sample messages, to reject
-early those that always fail. The count is exact, so results need no static bound.
+expressions that always fail. The count is exact, so results need no static bound.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXPRESSIONS_KEPT_MAX = 1_000
 EXPRESSION_DEPTH_MAX = 150
 """Levels of a parsed expression. Evaluating one takes up to four of Python's 1,000 stack frames."""
 STEPS_MIN = 4_096
-"""Steps that one evaluation may take for any message: an expression of 1,024 characters has fewer than 1,024 nodes."""
+"""Steps that one evaluation may take for any message. An expression of 1,024 characters has fewer than 1,024 nodes."""
 STEPS_PER_CHAR = 64
 """Further steps for each character of tag, key and properties: the time grows no faster than the message."""
 CHARS_PER_STEP = 16
@@ -39,8 +39,8 @@ CHARS_PER_STEP = 16
 
 
 def judge(expression: str, message: Message) -> tuple[bool, int]:
-    """Whether the expression selects this message, and how many steps that took. One that fails (say, on the length of
-    a number) or takes too many steps does not: a message must not block those behind it."""
+    """Whether the expression selects this message, and how many steps it took. An evaluation that fails (such as on the
+    length of a number) or takes too many steps does not select it, so that no message blocks those behind it."""
     evaluation = _Evaluation(steps_max(message))
     try:
         is_selected = _is_true(evaluation.visit(_compiled(expression), _seen(message)))
@@ -58,14 +58,14 @@ def demand_sound(expression: str) -> None:
 
 
 def demand_known(expression: str, label: Label) -> None:
-    """Raises InvalidFilter if this is no JMESPath, or calls what is no function."""
+    """Raises InvalidFilter if this is not JMESPath, or calls an unknown function."""
     with _explained(expression, label):
         _demand_known(expression, label)
 
 
 def value_of(expression: str, document: object, chars: int) -> object:
-    """The value of the expression on JSON of about so many characters. Raises InvalidField if it fails, or takes more
-    steps than a filter may take on as many."""
+    """The value of the expression on JSON of about this many characters. Raises InvalidField if it fails, or takes more
+    steps than a filter may take on as many characters."""
     try:
         return _Evaluation(_steps_max(chars)).visit(_compiled(expression), document)
     except TooManySteps:
@@ -197,7 +197,7 @@ class _Evaluation(TreeInterpreter):
 
     @property
     def taken(self) -> int:
-        """At least one, and one too many if it failed for that."""
+        """The steps taken: at least one, and one above the limit if it failed for that."""
         return max(1, self._steps - self._left)
 
     def visit(self, node: Any, value: Any) -> Any:

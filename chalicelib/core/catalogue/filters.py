@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from chalicelib.core.base.errors import InvalidFilter
-from chalicelib.core.base.fields import Label, check, declarations, optional, request, shown
+from chalicelib.core.base.fields import Label, array, check, declarations, either, optional, request, shown, string
 from chalicelib.core.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.core.base.message import Message
 from chalicelib.core.base.records import mutable, record
-from chalicelib.core.base.schema import array, either, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'
@@ -19,14 +18,14 @@ _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and prop
 @request
 class FilterForms:
     """Selects the messages that the group receives: those with one of these tags, or those for which a JMESPath
-    expression over `tag`, `key` and `properties` is true. A message that does not match is settled when the group
-    passes it, and counts as `ready` until then. A changed filter applies to messages that are not yet passed; the
-    expression `'all'` selects every message again. The steps that an expression may take grow with the message's
-    `tag`, `key` and `properties`; a message that needs more does not match. A pop judges messages until it has taken
-    some hundred thousand steps, and leaves the others to the next.
+    expression over `tag`, `key` and `properties` is true. A pop skips and settles messages that do not match; until
+    then they count as `ready`. A changed filter applies to messages that no pop has skipped yet; the expression `'all'`
+    selects every message again. The number of steps that an expression may take grows with the message's `tag`, `key`
+    and `properties`; a message that needs more does not match. After some hundred thousand steps, a pop leaves further
+    messages to the next pop.
 
-    tags: Tags.
-    expression: JMESPath."""
+    tags: The tags to receive.
+    expression: The JMESPath expression."""
 
     RULES: ClassVar[Any] = either(("tags",), ("expression",))
 
@@ -43,7 +42,7 @@ class Steps:
 
 @record
 class Filter(AsGiven):
-    """`given`: `{"tags": [...]}` or `{"expression": "..."}`. `steps`: where the steps of its expression are counted."""
+    """`given`: `{"tags": [...]}` or `{"expression": "..."}`. `steps`: counts the steps of its expression."""
 
     steps: Steps | None = None
 
@@ -52,7 +51,7 @@ class Filter(AsGiven):
 
     @property
     def takes_steps(self) -> bool:
-        """Whether it takes more time for a message than to read it."""
+        """Whether filtering a message takes longer than reading it."""
         return "expression" in self.given
 
     def wants(self, message: Message) -> bool:

@@ -8,15 +8,25 @@ from functools import cached_property
 from typing import Any
 
 from chalicelib.core.base import limits
-from chalicelib.core.base.fields import Label, check, defaults, optional
+from chalicelib.core.base.fields import (
+    Label,
+    check,
+    defaults,
+    flag,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    optional,
+    string,
+)
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import flag, instant, integer, nullable, one_of, string
 from chalicelib.core.catalogue import alarm, backoff, dead_letter_topic, filters, push, rate, settings
 from chalicelib.core.catalogue.alarm import Alarm, Thresholds
 from chalicelib.core.catalogue.backoff import Backoff
 from chalicelib.core.catalogue.dead_letter_topic import DEAD_LETTERS, DeadLetterTopic
 from chalicelib.core.catalogue.filters import Filter, FilterForms
-from chalicelib.core.catalogue.push import Push, PushTarget, Secret
+from chalicelib.core.catalogue.push import Push, PushSecret, PushTarget
 from chalicelib.core.catalogue.rate import Rate
 from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table import keys
@@ -26,7 +36,7 @@ CLUSTERING, BROADCAST = "clustering", "broadcast"
 
 EARLIEST, LATEST = "earliest", "latest"
 NOW = "now"
-"""A target of resets alone: the ends of all queues, and nothing comes later that was sent before."""
+"""A target of resets only: the ends of all queues, without messages that were sent before and still wait."""
 
 BY_RECEIPT, BY_DELIVERY, BY_MESSAGE = "receipt", "delivery", "message"
 
@@ -34,8 +44,8 @@ BY_KEY = "key"
 
 
 ENDLESS = 2**31 - 1
-"""The `max_attempts` of a group without an end of attempts, which clients know as null: a number that no attempt
-reaches, so an instance that knows nothing of it never takes an attempt for the last."""
+"""The `max_attempts` of a group with endless attempts, null to clients. No attempt reaches this number, so an older
+release never takes an attempt for the last."""
 _MAX_ATTEMPTS = nullable(integer(1, limits.ATTEMPTS_MAX, default=limits.ATTEMPTS_DEFAULT, examples=[5]))
 
 
@@ -49,38 +59,39 @@ class GroupSettings:
     """The settings of a group. A setting that is not given gets its default when the group is created, and keeps its
     value when the group is changed.
 
-    start: Where the group begins: with the first message that can be read, with what is stored from now on, or with
-        what was stored at or after an instant, in milliseconds since the Unix epoch. Counts at creation only.
+    start: Where the group begins: `earliest`: with the first message that can be read. `latest`: with messages stored
+        from now on. An instant, in milliseconds since the Unix epoch: with messages stored at or after it. Applies at
+        creation only.
     mode: `clustering`: the consumers of the group share its messages. `broadcast`: every `consumer_id` gets every
-        message. A new consumer begins at the group's `start`, and is forgotten when it has not popped for 7 days. The
-        totals are sums over the consumers; before the first consumer comes, they show where it will begin. `reset`
-        moves all consumers; dead letters are shared. Cannot be changed once the group exists.
+        message. A new consumer begins at the group's `start`; the group drops a consumer that has not popped for 7
+        days. The totals are sums over the consumers; before the first pop, they show where the first consumer will
+        begin. `reset` moves all consumers; dead letters are shared. Cannot be changed once the group exists.
     invisible_ms: How long a lease lasts when a pop does not say, in milliseconds. 0: messages can be delivered again at
         once. A `push` does not use it: it leases messages for as long as a call may take.
-    max_attempts: How often a message is delivered before it goes to the dead letters. Null, if given: it is delivered
-        again and again, and only `bury` makes it a dead letter.
-    dead_letters: Null: a message that is given up becomes a dead letter of the group. With a `topic`, it moves into
-        that topic instead, and the group has no letter of it. It keeps its body, key, tag and properties, and gets the
-        properties `sqs:id` and `sqs:sent`, its first id and when it was first sent, `sqs:source`, the group's name,
-        `sqs:origin`, the queue and the offset where the group had it, `sqs:count`, how often it was delivered, and
-        `decant.reason`. The topic must exist and be another one than the group's. While it is deleted, messages are
-        delivered again and again, as if `max_attempts` were null, and `bury` is a nack.
+    max_attempts: How often a message is delivered before it goes to the dead letters. An explicit null: without limit;
+        only `bury` makes a message a dead letter.
+    dead_letters: Null: a message that the group gives up becomes a dead letter of the group. With a `topic`: the
+        message moves to that topic instead. It keeps its body, key, tag and properties, and gets the properties
+        `sqs:id` and `sqs:sent` (its first id, and when it was first sent), `sqs:source` (the group's name),
+        `sqs:origin` (its queue and offset), `sqs:count` (how often it was delivered) and `decant.reason`. The topic
+        must exist and must not be the group's own. If it has been deleted, the group redelivers messages as if
+        `max_attempts` were null, and `bury` is a nack.
     max_in_flight: How many messages of one queue may be leased at a time.
     backoff_ms: How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list,
         whose last one repeats, or a wait that grows. A message whose lease expired comes back at once.
-    paused: Whether pops deliver nothing; the acks they carry still count.
-    ordered: `true`: a queue delivers nothing more until all that a pop took from it is settled, or due again. Later
-        messages of its queue then do not overtake one that failed. `"key"`: the same for each key by itself. A message
-        waits for the earlier ones of its key, keys do not wait for each other, and a message without a key waits for
-        none. A pop takes the key that has been ready for longest, of it all that it can, then the next key; of a queue
-        it passes at most {SET_ASIDE_MAX} messages that wait for others. Cannot be changed once the group exists.
-    delay_ms: How long each message waits after it was stored before the group takes it for the first time, in
-        milliseconds. Counts at once, and for messages that are stored already.
-    settle_by: What a receipt names. `receipt`: the lease that it was given for, until another pop takes the message, or
-        an extend gives a new receipt. `delivery`: the delivery, through every extend, until its lease ends. `message`:
-        the message, whoever has it, until a reset.
-    rate_limit: How many messages a second the group receives at most, over all queues and consumers; redeliveries count
-        too. The messages of one second may come at once. Once set, it can be changed but not removed."""
+    paused: Whether pops deliver no messages. Acks in a pop still count.
+    ordered: `true`: a queue delivers no more messages until those of the last pop are settled or due again, so later
+        messages do not overtake a failed one. `"key"`: the same for each key by itself. A message waits for earlier
+        messages of its key; keys do not wait for each other, and a message without a key does not wait. A pop takes as
+        many messages as it can of the key that has been ready longest, then of the next key. It skips at most
+        {SET_ASIDE_MAX} waiting messages of a queue. Cannot be changed once the group exists.
+    delay_ms: How long each message waits after it was stored before its first delivery, in milliseconds. A change
+        applies at once, also to stored messages.
+    settle_by: How long a receipt is valid. `receipt`: until another pop takes the message, or an extend returns a new
+        receipt. `delivery`: through every extend, until the lease ends. `message`: until a reset, also after later
+        pops.
+    rate_limit: How many messages a second the group receives at most, over all queues and consumers, including
+        redeliveries. All messages of a second may come at once. Once set, it can be changed but not removed."""
 
     _: KW_ONLY
     start: str | int = optional(one_of({"type": "string", "enum": [EARLIEST, LATEST]}, instant(), default=EARLIEST))
@@ -119,10 +130,10 @@ _TEXTS: dict[str, type[AsGiven]] = {
 
 @record
 class Group(GroupSettings):
-    """`id`: the incarnation, part of its cursors' keys. `starts`: where cursors begin that do not exist yet. `version`
-    counts changes. `secrets`: what signs pushed messages, the oldest first. `purged_at_ms`: what was sent by then and
-    has waited is not delivered by cursors that do not exist yet. `purges`: counts resets to `now`. `last_purge_ms`: the
-    `purged_at_ms` of the last, though another reset may have lifted it since; 0: there was none."""
+    """`id`: the incarnation, part of its cursors' keys. `starts`: where new cursors begin. `version` counts changes.
+    `secrets`: those that sign pushed messages, the oldest first. `purged_at_ms`: new cursors do not deliver messages
+    that were sent by then and waited. `purges`: counts resets to `now`. `last_purge_ms`: the `purged_at_ms` of the last
+    one, even if another reset has undone it since; 0: there was none."""
 
     topic_id: str
     name: str
@@ -130,7 +141,7 @@ class Group(GroupSettings):
     starts: list[int]
     created_at_ms: int
     version: int = 0
-    secrets: tuple[Secret, ...] = ()
+    secrets: tuple[PushSecret, ...] = ()
     purged_at_ms: int | None = None
     purges: int = 0
     last_purge_ms: int = 0
@@ -164,9 +175,9 @@ class Group(GroupSettings):
     def alarm_key(self) -> Key:
         return keys.alarm(self.topic_id, self.name, self.id)
 
-    @property
+    @cached_property
     def is_by_key(self) -> bool:
-        """Whether the order is that of each key by itself."""
+        """Whether the group is ordered by key."""
         return self.ordered == BY_KEY
 
     @cached_property
@@ -178,9 +189,9 @@ class Group(GroupSettings):
     def has_alarm(self) -> bool:
         return self.alarm is not None and bool(self.alarm.given)
 
-    @property
+    @cached_property
     def is_pushed(self) -> bool:
-        """Whether the queue calls the consumer, and pops are refused."""
+        """Whether the queue calls the consumer and refuses pops."""
         return self.push is not None and bool(self.push.given)
 
     @property
@@ -190,7 +201,7 @@ class Group(GroupSettings):
 
     @property
     def dead_source(self) -> str:
-        """Where moved messages say that they are from."""
+        """The source that moved messages name."""
         return (self.dead_letters.source if self.dead_letters else None) or self.name
 
     def cursor_key(self, queue: int, consumer: str = "") -> Key:
@@ -216,22 +227,22 @@ def change(group: Group, given: Mapping[str, Any]) -> Write:
 
 
 def stands(group: Group) -> Write:
-    """Changes nothing. Send it in a transaction that demands that the group is there."""
+    """Changes nothing. Send it in a transaction that demands that the group exists."""
     return Write(group.key, (Equals(("id",), group.id),), (Set(("id",), group.id),))
 
 
 def purge(group: Group, purged_at_ms: int) -> Write:
-    """Counts a purge of what was sent by then, unless a setting has changed since."""
+    """Records a purge of messages sent by then, unless a setting has changed since."""
     new = {"purged_at_ms": purged_at_ms, "purges": group.purges + 1}
     return settings.change(group.key, group.id, group.version, new)
 
 
 def lift_purge(group: Group) -> Write:
-    """Keeps the instant, as a negative number: that of the next purge is to be later, by whatever clock."""
+    """Keeps the instant as a negative number, so that the next purge gets a later one whatever its clock says."""
     return settings.change(group.key, group.id, group.version, {"purged_at_ms": -group.last_purge_ms})
 
 
-def keep_secrets(group: Group, secrets: Sequence[Secret]) -> Write:
+def keep_secrets(group: Group, secrets: Sequence[PushSecret]) -> Write:
     """Replaces the secrets, unless a setting or a secret has changed since."""
     return settings.change(group.key, group.id, group.version, {"secrets": push.as_stored(secrets)})
 

@@ -1,9 +1,8 @@
-"""Gives topics whose `queues` are "auto" more of them while their logs or cursors carry too much.
+"""Gives topics with `queues` set to "auto" more queues while their logs or cursors are overloaded.
 
-The instance that meets the load changes the topic itself, as an operator would: readers first, writers once every
-instance has heard of it. Keys move to other queues then, so a topic stays as it is while something depends on their
-places: an ordered group, zones, or queues that drain. A group that is created meanwhile changes the topic, and the
-store refuses the growth."""
+The instance that sees the load changes the topic as an operator would: readers first, writers once every instance has
+read the change. Since keys then move to other queues, a topic does not grow while it has an ordered group, zones, or
+draining queues. A group that is created meanwhile changes the topic, so the store refuses the growth."""
 
 from __future__ import annotations
 
@@ -24,16 +23,16 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused
 
 APPENDS_PER_SECOND_MAX = 300
-"""With more appends to one log a topic gets more queues. At twice as many, single messages of many instances reach the
-1,000 write units a second that a partition key carries."""
+"""With more appends to one log, a topic gets more queues. At twice this rate, single messages of many instances reach
+the 1,000 write units a second of a partition key."""
 CROWDED_LEASES = 64
-"""With more leases in one cursor it does too: each 32 cost a claim one write unit more."""
+"""With more leases in one cursor, a topic gets more queues: every 32 leases cost a claim one more write unit."""
 GROWTH = 4
-"""So many times as many queues at once: few changes, and a quarter of the load for each queue."""
+"""The factor of each growth: few changes, and a quarter of the load for each queue."""
 MEASURED_MS_MIN, MEASURED_MS_MAX = SECOND_MS, 10 * SECOND_MS
-"""An instance measures a log between two of its own appends that are so far apart."""
+"""An instance measures a log between two of its own appends this far apart."""
 TRIED_MS = 10 * SECOND_MS
-"""An instance that could not give a topic more queues tries again after so long."""
+"""How long an instance waits after a failed growth before it tries again."""
 
 if TYPE_CHECKING:
     from chalicelib.core.catalogue.catalogue import Catalogue
@@ -43,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @record
 class _Seen:
-    """Where a log ended at an instant of `Runtime.uptime`, under this version of the topic."""
+    """The end of a log at an instant of `Runtime.uptime`, under this version of the topic."""
 
     version: int
     at_ms: int
@@ -57,7 +56,7 @@ class Growth:
         self._tried_at_ms: BoundedCache[int] = caches.bounded(lambda topic_id, _: [topic_id])
 
     def appended(self, topic: Topic, log: str, end: int, appends_per_message: float) -> None:
-        """This instance has appended to this log, which ends there now."""
+        """Notes an append of this instance, and the end of the log after it."""
         if not self._may_grow(topic):
             return
         now, before = self._runtime.uptime(), self._seen.get(log)
@@ -71,12 +70,12 @@ class Growth:
                 self._grow(topic, f"{per_second:.0f} appends a second to {log}")
 
     def leased(self, topic: Topic, leases: int) -> None:
-        """A pop has met so many leases in one cursor."""
+        """Notes how many leases a pop found in one cursor."""
         if leases > CROWDED_LEASES and self._may_grow(topic):
             self._grow(topic, f"{leases} leases in one cursor")
 
     def _may_grow(self, topic: Topic) -> bool:
-        """Whether it grows by itself, and its last change has taken effect."""
+        """Whether the topic grows automatically and its last change has taken effect."""
         is_settled = topic.writers(self._runtime.now()) == topic.queues == topic.readers
         return topic.queues_auto and topic.queues < QUEUES_MAX and is_settled
 
@@ -88,7 +87,7 @@ class Growth:
         with suppress(Refused, StoreUnavailable, TopicNotFound, InvalidField), aside:  # the last: too many changes
             current = self._catalogue.current_topic(topic.name)
             if current.version != topic.version or current.id != topic.id:
-                return  # what was measured is of another state
+                return  # the measurement is of another state
             self._tried_at_ms.keep(topic.id, now)
             if self._has_places(current):
                 return
@@ -98,5 +97,5 @@ class Growth:
             _log.info("topic %r has %d queues now: %s", topic.name, queues, reason)
 
     def _has_places(self, topic: Topic) -> bool:
-        """Whether something depends on the queues that keys have."""
+        """Whether anything depends on the queues of keys."""
         return bool(topic.known_zones.given) or any(group.ordered for group in self._catalogue.groups(topic))

@@ -1,4 +1,4 @@
-"""A group's `push`: the consumer that is called, a URL or a function, and the secrets that sign what goes to a URL."""
+"""A group's `push`: the consumer to call, a URL or a function, and the secrets that sign calls to a URL."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from chalicelib.core.base import limits
 from chalicelib.core.base.errors import InvalidField
-from chalicelib.core.base.fields import Label, given, optional, request, shown
-from chalicelib.core.base.schema import integer, string
+from chalicelib.core.base.fields import Label, given, integer, optional, request, shown, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 _URL = "an absolute https URL without user name, password and fragment"
@@ -25,15 +24,15 @@ _BOTH = {"url": {"type": "string"}, "function": {"type": "string"}}
 @request
 class PushTarget:
     """The consumer that the queue calls with a group's messages: exactly one of `url` and `function`. New values
-    replace all old ones. An object without any ends the push.
+    replace all old ones. An empty object ends the push.
 
     url: The webhook. Each batch is a POST.
     function: The name or ARN of a Lambda function.
-    batch: How many messages a call carries, at most.
-    concurrency: How many calls are under way at once, at most.
+    batch: The most messages of a call.
+    concurrency: The most calls under way at once.
     timeout_ms: How long a call may take, in milliseconds.
-    secret_id: The secret that signs first; older ones sign beside it, newer ones do not sign yet. By default the newest
-        one. Only with `url`."""
+    secret_id: The newest secret that signs; older secrets sign too, newer ones do not sign yet. By default the newest
+        secret. Only with `url`."""
 
     RULES: ClassVar[Any] = {"not": {"type": "object", "required": ["url", "function"], "properties": _BOTH}}
 
@@ -93,7 +92,7 @@ def parse(data: object, label: Label) -> Push:
 
 
 def split_url(url: str, label: Label) -> SplitResult:
-    """The parts of a URL. `http` passes here; where it is allowed is for the push itself to say."""
+    """The parts of a URL. Accepts `http`; the push itself decides where `http` is allowed."""
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in ("https", "http") and parts.port != 0 and bool(parts.hostname)
@@ -107,36 +106,38 @@ def split_url(url: str, label: Label) -> SplitResult:
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
-class Secret(NamedTuple):
-    """A key that signs what goes to a URL. `value`: the key, or the name of the signing key that it is derived from."""
+class PushSecret(NamedTuple):
+    """A key that signs calls to a URL. `value`: the key, or the name of the signing key that it is derived from."""
 
     id: str
     value: bytes
     created_at_ms: int
 
 
-def signing(secrets: Sequence[Secret], push: Push) -> list[Secret]:
+def signing(secrets: Sequence[PushSecret], push: Push) -> list[PushSecret]:
     """The secrets that sign, the newest first: the one that the setting names and the older ones. `secrets`: the oldest
-    first. None if the one that is named is not there."""
+    first. Empty if the named secret is missing."""
     ids = [secret.id for secret in secrets]
     if push.secret_id is None:
         return list(secrets)[::-1]
     return list(secrets)[ids.index(push.secret_id) :: -1] if push.secret_id in ids else []
 
 
-def demand_pushable(push: Push | None, is_broadcast: bool, secrets: Sequence[Secret]) -> None:
+def demand_pushable(push: Push | None, is_broadcast: bool, secrets: Sequence[PushSecret]) -> None:
     """Raises InvalidField if a group of this mode and with these secrets cannot have this setting."""
     if push is None or not push.given:
         return
     if is_broadcast:
-        raise InvalidField("field 'push' needs a clustering group: what is pushed has no 'consumer_id' to broadcast to")
+        raise InvalidField("field 'push' needs a clustering group: a push has no 'consumer_id' to broadcast to")
     if push.secret_id is not None and push.secret_id not in [secret.id for secret in secrets]:
-        raise InvalidField(f"field 'push.secret_id' names no secret of the group; it is {shown(push.secret_id)}")
+        raise InvalidField(
+            f"field 'push.secret_id' must be the id of a secret of the group; it is {shown(push.secret_id)}"
+        )
 
 
-def as_stored(secrets: Sequence[Secret]) -> list[list[Any]]:
+def as_stored(secrets: Sequence[PushSecret]) -> list[list[Any]]:
     return [list(secret) for secret in secrets]
 
 
-def of_stored(items: Sequence[Sequence[Any]]) -> tuple[Secret, ...]:
-    return tuple(Secret(*item) for item in items)
+def of_stored(items: Sequence[Sequence[Any]]) -> tuple[PushSecret, ...]:
+    return tuple(PushSecret(*item) for item in items)

@@ -1,17 +1,15 @@
-"""Limits the messages a second of a group: windows of about a second, each with a number of permits.
+"""Limits a group's messages a second: windows of about a second, each with a number of permits.
 
-One item counts the windows of a group. Taking permits in a window needs no compare-and-swap; starting the next window
-does.
+One item holds the current window of a group. Taking permits needs no compare-and-swap; starting the next window does.
 """
 
 from __future__ import annotations
 
 import math
 
-from chalicelib.core.base.fields import Label, check
+from chalicelib.core.base.fields import Label, check, number
 from chalicelib.core.base.limits import RATE_MAX, RATE_MIN, SECOND_MS
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import number
 from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table.writes import Absent, Add, AtMost, Equals, Guard, Item, Key, Set, Write
 
@@ -40,7 +38,7 @@ def parse(data: object, label: Label) -> Rate:
 
 
 @record
-class Window:
+class RateWindow:
     """The messages taken since `began_ms`, or None before the first."""
 
     key: Key
@@ -50,7 +48,7 @@ class Window:
     """Whether it begins in this instance's future and has not changed for a window: a clock was set back."""
 
     @classmethod
-    def of(cls, key: Key, item: Item | None) -> Window:
+    def of(cls, key: Key, item: Item | None) -> RateWindow:
         return cls(key, item["w"], item["n"]) if item else cls(key)
 
     def is_over(self, rate: Rate, now: int) -> bool:

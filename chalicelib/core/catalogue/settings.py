@@ -1,4 +1,4 @@
-"""The settings of topics and groups: how an item holds them, and the writes that create, change and delete it."""
+"""The settings of topics and groups as item attributes, and the writes that create, change and delete the items."""
 
 from __future__ import annotations
 

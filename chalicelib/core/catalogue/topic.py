@@ -1,29 +1,82 @@
-"""A topic: its settings, and the writes that create, change and delete it."""
+"""A topic: its settings, and the writes that create, change and delete it.
+
+The numbers of queues that a topic reads and writes while `queues` changes.
+
+Readers come first: instances read new queues at once, but write to them only from an instant by which every instance
+knows the change. When the number falls, writers leave first, and readers leave a queue once it is settled
+(`admin.draining`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, replace
 from functools import cached_property
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from chalicelib.core.base import limits
 from chalicelib.core.base.errors import Internal, InvalidField
-from chalicelib.core.base.fields import Label, check, defaults, optional
+from chalicelib.core.base.fields import Label, check, defaults, flag, integer, one_of, optional
+from chalicelib.core.base.limits import HEARD_MS, HOUR_MS
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import flag, integer, one_of
 from chalicelib.core.catalogue import settings, zones
-from chalicelib.core.catalogue.scaling import CHANGES_MAX, Scaling
 from chalicelib.core.catalogue.zones import NO_ZONES, ZONES, Zones
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Add, Equals, Item, Key, RemoveItem, Set, Write
+
+PLACED_KEPT_MS = HOUR_MS
+"""How long a placement is kept after the next one has replaced it."""
+CHANGES_MAX = 50
+"""The most changes that a topic records, besides where it began: pops read them with its other settings."""
+
+
+class Scaling(NamedTuple):
+    """`readers`: how many queues are read. `most`: the most queues that the topic ever had; those that have left keep
+    their logs. `placements`: pairs of an instant and a number of queues; from that instant on, by its own clock, a
+    producer uses that many queues."""
+
+    readers: int
+    most: int
+    placements: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, queues: int, attributes: Mapping[str, Any]) -> Scaling:
+        """From a topic's item, which has none of these attributes before the first change."""
+        placements = attributes.get("placements", ((0, queues),))
+        placed = tuple((from_ms, count) for from_ms, count in placements)
+        return cls(attributes.get("readers", queues), attributes.get("most", queues), placed)
+
+    def as_attributes(self) -> dict[str, Any]:
+        return {"readers": self.readers, "most": self.most, "placements": [list(placed) for placed in self.placements]}
+
+    def writers(self, now: int) -> int:
+        """How many queues producers use now."""
+        counts = [count for from_ms, count in self.placements if from_ms <= now] or [self.placements[0][1]]
+        return min(counts[-1], self.readers)
+
+    def unwritten_since(self, queue: int) -> int:
+        """Since when, by the producers' clocks, no message goes to a draining queue."""
+        return min(from_ms for from_ms, _ in takewhile(lambda placed: placed[1] <= queue, reversed(self.placements)))
+
+    def resized(self, queues: int, now: int) -> Scaling:
+        """The scaling after a change to this number of queues, decided now."""
+        from_ms = max(now + HEARD_MS, self.placements[-1][0] + 1)
+        placements = (*self.placements, (from_ms, queues))
+        ends = [*(from_ms for from_ms, _ in placements[1:]), from_ms + 1]
+        kept = tuple(placed for placed, end_ms in zip(placements, ends, strict=True) if end_ms > now - PLACED_KEPT_MS)
+        return Scaling(max(self.readers, queues), max(self.most, queues), kept)
+
+    def reading(self, readers: int) -> Scaling:
+        """The same with this many queues read."""
+        return self._replace(readers=readers)
+
 
 RAISES_MAX = 50
 """The most raises of the retention that a topic records: a pop reads them with the other settings."""
 
 _UNAWARE_MS = limits.MINUTE_MS
-"""How long after a raise a call that began with the old settings may still store messages with their time to live: some
-15 s, `METADATA_AGE_MS_MAX` and `STORE_DEADLINE_MS`, and room for clocks that differ."""
+"""How long after a raise a call that began with the old settings may still store messages with the old time to live:
+some 15 s, `METADATA_AGE_MS_MAX` and `STORE_DEADLINE_MS`, and a margin for differing clocks."""
 
 
 AUTO = "auto"
@@ -35,7 +88,7 @@ _MAX_DEPTH = one_of(integer(1, limits.OFFSET_MAX), {"type": "string", "enum": [U
 
 
 def _max_depth(value: object, label: Label) -> int:
-    """0: unlimited. A setting that was removed needs a value, since None is not stored."""
+    """0: unlimited. A removed setting needs a value, since None is not stored."""
     given = check(_MAX_DEPTH, value, label)
     return 0 if given == UNLIMITED else int(given)
 
@@ -44,22 +97,21 @@ def _max_depth(value: object, label: Label) -> int:
 class TopicSettings:
     """The settings of a topic.
 
-    queues: How many queues (partitions) the topic has. It can be changed while the topic is used: new messages are
-        placed by the new number {HEARD_MS} ms later, and queues that are too many are read until they are settled.
-        With `"auto"` a new topic has {QUEUES_DEFAULT}, and gets four times as many, at most {QUEUES_MAX}, whenever one
-        carries too much, but never while it has an ordered group or zones. A number ends that.
-    retention_ms: How long a message can be read after it was stored, in milliseconds. A raise applies to messages
-        stored from then on.
-    index_keys: Whether messages can be looked up by `key`, from some seconds after this is set.
+    queues: How many queues (partitions) the topic has. It can be changed while the topic is in use: producers use the
+        new number {HEARD_MS} ms later, and consumers read surplus queues until they are settled. With `"auto"`, a new
+        topic has {QUEUES_DEFAULT} queues and grows fourfold, up to {QUEUES_MAX}, whenever a queue is overloaded, except
+        while the topic has an ordered group or zones. A number turns that off.
+    retention_ms: How long a message can be read after it was stored, in milliseconds. A higher value applies only to
+        messages stored from then on.
+    index_keys: Whether messages can be looked up by `key`. Takes effect within seconds, for new messages only.
     max_depth: A circuit breaker: how many messages may wait in one queue for the group that has consumed least of it.
-        Further ones go to another queue if they have no `key` and no `queue`; otherwise, or if all queues are full,
-        they are refused. A request may overshoot it, and instances notice that a queue is full or drained within a
-        second. `"unlimited"` removes it. Null: there is none.
-    trace: Whether pops, acks, nacks and other calls about messages are noted for `GET .../trace`, from some seconds
-        after this is set. Each such call then costs a write more.
-    zones: Which queues are near which site: a list of queues by the name of each zone. A queue is in one zone or in
-        none; those in none are near to all. New zones replace all old ones, and `{}` removes them. Null: there are
-        none."""
+        Further messages without `key` and `queue` go to another queue; all others, and all if every queue is full, are
+        refused. A request may exceed the limit, and instances notice within a second that a queue is full or has room.
+        `"unlimited"` removes the limit. Null: no limit.
+    trace: Whether pops, acks, nacks and other calls about messages are recorded for `GET .../trace`. Takes effect
+        within seconds. Each such call then costs one more write.
+    zones: The queues near each site: a list of queues by the name of each zone. A queue is in one zone or in none; a
+        queue in none is near all sites. New zones replace all old ones; `{}` removes them. Null: no zones."""
 
     _: KW_ONLY
     queues: int = optional(_QUEUES)
@@ -78,11 +130,11 @@ DEFAULTS = defaults(TopicSettings)
 @record
 class Topic(TopicSettings):
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
-    may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
-    which messages that were stored until then keep, since it was raised after that. `pushes`: it may have pushed
-    groups, so sends wake the push. `scaling`: None until the number of queues is changed for the first time.
-    `is_owned`: it was made for a subscription, and goes with the last of them. `queues_auto`: it gets more queues by
-    itself (`catalogue.growth`). `alarms`: it may have groups with an alarm, so *check* hears of sends."""
+    may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms:
+    messages stored until that instant, before a raise, keep that retention. `pushes`: it may have pushed groups, so
+    sends wake the push. `scaling`: None until the first change of the number of queues. `is_owned`: it was made for a
+    subscription, and is deleted with the last one. `queues_auto`: it grows automatically (`catalogue.growth`).
+    `alarms`: it may have groups with an alarm, so sends make appointments with *check*."""
 
     name: str
     id: str
@@ -142,12 +194,12 @@ class Topic(TopicSettings):
 
     @property
     def read_logs(self) -> list[str]:
-        """The logs of the queues that are read."""
+        """The logs of the queues that consumers read."""
         return self.logs[: self.readers]
 
-    @property
+    @cached_property
     def readers(self) -> int:
-        """How many queues are read: more than `queues` while some drain."""
+        """How many queues consumers read: more than `queues` while some drain."""
         return self.scaling.readers if self.scaling else self.queues
 
     @property
@@ -157,15 +209,15 @@ class Topic(TopicSettings):
 
     @property
     def draining(self) -> range:
-        """The queues that are read but no longer written."""
+        """The queues that consumers read but producers no longer write."""
         return range(self.queues, self.readers)
 
     def unwritten_since(self, queue: int) -> int:
-        """Since when, by the writers' clocks, no message is placed in a queue that drains."""
+        """Since when, by the producers' clocks, no message goes to a draining queue."""
         return _scaling(self).unwritten_since(queue)
 
     def writers(self, now: int) -> int:
-        """Among how many queues a new message is placed."""
+        """How many queues producers use."""
         return self.scaling.writers(now) if self.scaling else self.queues
 
     def expired_ms(self, now: int) -> int:
@@ -173,8 +225,8 @@ class Topic(TopicSettings):
         return self._expired_ms(now, 0)
 
     def maybe_expired_ms(self, now: int) -> int:
-        """Missing messages stored at this instant or before have expired: an instance that did not know of a raise yet
-        may have stored them with the shorter time to live."""
+        """Missing messages stored at this instant or before have expired: an instance that did not know a raise yet may
+        have stored them with the shorter time to live."""
         return self._expired_ms(now, _UNAWARE_MS)
 
     def gone_ms(self, now: int) -> int:
@@ -183,6 +235,8 @@ class Topic(TopicSettings):
 
     def _expired_ms(self, now: int, later_ms: int) -> int:
         """Retention only grows along the log, so expired messages are always its beginning."""
+        if not self.past_retentions:
+            return now - self.retention_ms
         past = [min(now - retention_ms, until_ms + later_ms) for until_ms, retention_ms in self.past_retentions]
         return max([now - self.retention_ms, *past])
 
@@ -197,7 +251,7 @@ def is_readable(item: Item) -> bool:
 
 
 def _demand_form(item: Item) -> None:
-    """The form is written in each topic: a topic is read before anything of it, so this costs no read."""
+    """Each topic's item has the form. Calls read the topic before its data, so the check costs no read."""
     if not is_readable(item):
         raise Internal(
             f"topic '{keys.topic_name(item['pk'])}' is stored in form {item.get('form', 1)}, and this release reads"
@@ -227,17 +281,16 @@ def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
 
 
 def read(topic: Topic, readers: int) -> Write:
-    """Changes how many queues of a topic are read."""
+    """Changes how many queues of a topic consumers read."""
     return settings.change(topic.key, topic.id, topic.version, _scaling(topic).reading(readers).as_attributes())
 
 
 def _scaled(topic: Topic, queues: int, now: int) -> dict[str, Any]:
-    """What a change of the number of queues adds. Raises InvalidField."""
+    """The attributes that a change of the number of queues adds. Raises InvalidField."""
     scaled = _scaling(topic).resized(queues, now)
     if len(scaled.placements) - 1 > CHANGES_MAX:
         raise InvalidField(
-            f"field 'queues' of topic {topic.name!r} cannot be changed for now: it was changed {CHANGES_MAX} times"
-            " within the hour"
+            f"field 'queues' of topic {topic.name!r} was changed {CHANGES_MAX} times within an hour: try again later"
         )
     return scaled.as_attributes()
 
@@ -247,16 +300,16 @@ def _scaling(topic: Topic) -> Scaling:
 
 
 def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int]]:
-    """The past retentions that still make a difference under the new one: a shorter retention applies to all messages
-    at once, and messages older than the new one have expired anyway. Raises InvalidField."""
+    """The past retentions that still matter under the new one: a shorter retention applies to all messages at once, and
+    messages older than the new retention have expired anyway. Raises InvalidField."""
     ended = (*topic.past_retentions, (now - 1, topic.retention_ms))
     past = [
         [until_ms, kept_ms] for until_ms, kept_ms in ended if kept_ms < retention_ms and now - until_ms < retention_ms
     ]
     if len(past) > RAISES_MAX:
         raise InvalidField(
-            f"field 'retention_ms' of topic {topic.name!r} cannot be raised for now: it was raised {RAISES_MAX} times"
-            " since messages were stored that may still be there"
+            f"field 'retention_ms' of topic {topic.name!r} was raised {RAISES_MAX} times since the oldest"
+            " messages were stored: try again once they have expired"
         )
     return past
 
@@ -271,14 +324,14 @@ def begin(topic: Topic, feature: str) -> Write:
 
 
 def note_group(topic: Topic) -> Write:
-    """Counts as a change, for a removal that demands that there is no group. Send it in the transaction that makes the
-    group."""
+    """Counts a change, so that a removal of the topic without groups is refused. Send it in the transaction that
+    creates the group."""
     return Write(topic.key, (Equals(("id",), topic.id),), (Add(("version",), 1),))
 
 
 def remove(topic: Topic) -> list[Write]:
-    """Deletes the topic if it is as it was read, since it may have got more queues, and its place in the list; and
-    records in a grave what is left of it. A transaction: an existing topic must never have a grave."""
+    """Deletes the topic and its place in the list, if it is unchanged since it was read (it may have got more queues),
+    and creates a grave that records its remains. A transaction: an existing topic must never have a grave."""
     removal = settings.remove(topic.key, topic.id)
     removal = replace(removal, guards=(*removal.guards, Equals(("version",), topic.version)))
     return [removal, Write(keys.listed_topic(topic.name), (), (RemoveItem(),)), _bury(topic)]

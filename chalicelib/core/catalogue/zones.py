@@ -1,14 +1,13 @@
-"""A topic's zones: which of its queues are near which site."""
+"""A topic's zones: the queues near each site."""
 
 from __future__ import annotations
 
 import re
 
 from chalicelib.core.base.errors import InvalidField
-from chalicelib.core.base.fields import Label, check, quoted
+from chalicelib.core.base.fields import Label, array, check, mapping, quoted, string
 from chalicelib.core.base.limits import NAME_PATTERN, QUEUES_MAX
 from chalicelib.core.base.message import QUEUE
-from chalicelib.core.base.schema import array, mapping, string
 from chalicelib.core.catalogue.settings import AsGiven
 
 ZONE = string(pattern=NAME_PATTERN, examples=["zone-a"])
@@ -20,13 +19,13 @@ ZONES = mapping(
 
 
 class Zones(AsGiven):
-    """`given`: the queues of each zone, by its name. Empty: there are none."""
+    """`given`: the queues of each zone, by its name. Empty: no zones."""
 
     def queues(self, zone: str | None) -> tuple[int, ...]:
         return tuple(self.given.get(zone, ()))
 
     def zone_of(self, queue: int) -> str | None:
-        """None: the queue is near to all."""
+        """None: the queue is near all sites."""
         return next((zone for zone, queues in self.given.items() if queue in queues), None)
 
     def demand(self, zone: str, label: Label) -> None:
@@ -36,7 +35,7 @@ class Zones(AsGiven):
             raise label.wrong(f"a zone of the topic, which has {known}", zone)
 
     def demand_queues(self, count: int) -> None:
-        """Raises InvalidField if a zone names a queue that a topic with so many has not."""
+        """Raises InvalidField if a zone names a queue that a topic with this many queues lacks."""
         for zone, queues in self.given.items():
             if (queue := max(queues)) >= count:
                 raise InvalidField(

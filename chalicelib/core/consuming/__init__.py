@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.claim import Claimer
 from chalicelib.core.consuming.delivery import Deliverer
 from chalicelib.core.consuming.pop import Popper
-from chalicelib.core.consuming.receipt_batch import Failure
 from chalicelib.core.consuming.settle import Settler
 from chalicelib.core.consuming.view_reader import ViewReader
 from chalicelib.core.consuming.waiters import Waiters
@@ -23,22 +19,10 @@ class Consuming:
     def __init__(
         self, env: Env, log: Log, cursors: Cursors, delays: Delays, dead_letters: DeadLetters, waiters: Waiters
     ) -> None:
-        settler = Settler(env, cursors, dead_letters.burial)
+        settler = Settler(env, cursors, dead_letters.burial, waiters)
         views = ViewReader(env, log.reader, cursors, delays.promoter)
         claimer = Claimer(env, log, cursors, dead_letters.burial)
         deliverer = Deliverer(env, log.reader, cursors.receipts, claimer, settler)
         self.popper, self.settler = Popper(env, views, claimer, deliverer, settler, waiters), settler
         self.pop, self.waiters = self.popper.pop, waiters
-        self.nack, self.extend = settler.nack, settler.extend
-
-    def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
-        """As the settler does."""
-        failed = self.settler.ack(topic, group_name, texts)
-        self.popper.freed(topic, group_name)
-        return failed
-
-    def bury(self, topic: Topic, group_name: str, texts: Sequence[str], reason: str) -> list[Failure]:
-        """As the settler does."""
-        failed = self.settler.bury(topic, group_name, texts, reason)
-        self.popper.freed(topic, group_name)
-        return failed
+        self.ack, self.nack, self.extend, self.bury = settler.ack, settler.nack, settler.extend, settler.bury

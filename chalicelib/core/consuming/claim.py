@@ -11,9 +11,8 @@ from chalicelib.core.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS
 from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.consuming.claim_plan import Pick, Tokens, pick, stretches, take
-from chalicelib.core.consuming.key_order import KeyOrder
-from chalicelib.core.consuming.key_plan import overdue
+from chalicelib.core.consuming.claim_plan import HeldBack, Pick, Tokens, pick, stretches, take
+from chalicelib.core.consuming.key_plan import KeyOrder, overdue
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.consuming.skip import Skipper
 from chalicelib.core.consuming.view import QueueView
@@ -41,16 +40,14 @@ UNREADABLE_MS = SECOND_MS
 class Claimed:
     """The result of a claim: leases, and the segments that hold their messages.
 
-    `is_limited`: the group's cap on messages in flight left ready messages. `is_full`: the space in the response did.
-    `is_partial`: one write could not name all due leases. `is_own`: this call leased them, not another one of the same
-    attempt. `in_turn`: in a group ordered by key, their offsets in the order in which they were chosen; empty for an
-    attempt, whose repeat could not know it. `was_aside`: those that were set aside until now."""
+    `held_back`: what left ready messages: the cap, the space in the response, or what one write can name. `is_own`:
+    this call leased them, not another one of the same attempt. `in_turn`: in a group ordered by key, their offsets in
+    the order in which they were chosen; empty for an attempt, whose repeat could not know it. `was_aside`: those that
+    were set aside until now."""
 
     leases: list[Lease]
     segments: list[Segment]
-    is_limited: bool = False
-    is_full: bool = False
-    is_partial: bool = False
+    held_back: HeldBack = HeldBack.NOTHING
     is_own: bool = True
     in_turn: Sequence[int] = ()
     was_aside: Collection[int] = ()
@@ -58,13 +55,14 @@ class Claimed:
 
 @record
 class _Plan:
-    """`riding`: the acks in the same write. `is_full`: there was no space for more messages."""
+    """`riding`: the acks in the same write. `held_back`: as of the pick, and by the space in the response. `is_exact`:
+    the claim takes exactly these messages, even if others have moved on."""
 
     picked: Pick
     segments: list[Segment]
-    change: Change
     riding: Plan
-    is_full: bool
+    held_back: HeldBack
+    is_exact: bool
 
 
 class Claimer:
@@ -120,7 +118,7 @@ class Claimer:
     def claim(self, view: QueueView, want: int) -> Claimed:
         """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
         none was ready, and the acks are still to be carried out. With 0 it only passes what nobody is to get."""
-        if not view.cursor.stands:
+        if not view.cursor.exists:
             view.learn(Cursor.of(self._store.write(cursor_writes.create(view.cursor))))
         passed = 0
         while True:
@@ -131,22 +129,23 @@ class Claimer:
                 continue
             plan = self._plan(view, want, now)
             if not plan.picked.takeovers and not plan.picked.fresh:
-                return Claimed([], [], plan.picked.is_limited, plan.is_full)
+                return Claimed([], [], plan.held_back)
+            change = self._change(view, plan, now)
             recognised: list[Item] = []
             try:
-                item = self._store.write(cursor_writes.write(view.cursor, plan.change, recognised.append))
+                item = self._store.write(cursor_writes.write(view.cursor, change, recognised.append))
             except Refused as refused:
                 view.learn(Cursor.or_none(refused.before))
                 continue
             self._learn(view, Cursor.of(item), NOTHING if recognised else plan.riding)
             count("expired", plan.picked.expired, view.topic.name, view.group.name)
             if plan.picked.count:
-                if claimed := self._claimed(view, plan, is_own=not recognised):
+                if claimed := self._claimed(view, plan, change.tokens, is_own=not recognised):
                     return claimed
             else:
                 passed += plan.picked.fresh
                 if view.is_sifted and (passed >= PASSED_MAX or view.has_sifted_enough(self._runtime.uptime())):
-                    return Claimed([], [], plan.picked.is_limited)
+                    return Claimed([], [], plan.picked.held_back)
 
     def give_back(self, view: QueueView, claimed: Claimed, offsets: Collection[int]) -> None:
         """Undoes a claim of unreadable messages, if the store allows it: their delivery does not count, and they are
@@ -185,28 +184,27 @@ class Claimer:
     def _learn(self, view: QueueView, after: Cursor, acked: Plan) -> None:
         """`acked`: by the claim. Nothing is known of that where the leases were recognised: another call of the attempt
         may have made them, without these acks."""
-        view.cursor = after
+        view.learn(after)
         self._cache.keep(after.key, after)
         if view.riding:
             view.riding.learn(after, acked)
 
-    def _claimed(self, view: QueueView, plan: _Plan, is_own: bool) -> Claimed | None:
-        """The leases of the plan. `is_own`: this write made them; otherwise an earlier try of it may have, or another
-        call of the attempt. None: plan again, since nothing is left of them, or, in an ordered group, not all: others
-        have taken over what comes first."""
-        tokens, leases = plan.change.tokens, view.cursor.leases
+    def _claimed(self, view: QueueView, plan: _Plan, tokens: Sequence[str], is_own: bool) -> Claimed | None:
+        """The leases of the plan, which were to have these tokens. `is_own`: this write made them; otherwise an earlier
+        try of it may have, or another call of the attempt. None: plan again, since nothing is left of them, or, in an
+        ordered group, not all: others have taken over what comes first."""
+        leases = view.cursor.leases
         if _may_repeat(view):
             held = view.cursor.held(view.ask.attempt_token or "", self._runtime.now())
             if not is_own or {lease.token for lease in held} - set(tokens):
                 return self.held(view)
-        own = [leases[token] for token in tokens if token in leases and not leases[token].parked]
+        own = [lease for token in tokens if (lease := leases.get(token)) and not lease.parked]
         left = sum(len(lease.owed) for lease in own)
         if not is_own and left < (plan.picked.count if view.group.ordered else 1):
             return None
         picked, in_turn = plan.picked, () if view.ask.attempt_id else plan.picked.in_turn
-        limits = (picked.is_limited, plan.is_full, picked.is_partial)
         was_aside = [lease.start + index for lease, run in picked.takeovers if lease.is_aside for index in run]
-        return Claimed(own, plan.segments, *limits, in_turn=in_turn, was_aside=was_aside)
+        return Claimed(own, plan.segments, plan.held_back, in_turn=in_turn, was_aside=was_aside)
 
     def _tend(self, view: QueueView, want: int, now: int) -> bool:
         """Makes the write that the cursor needs before a claim, if any, and returns whether it made one."""
@@ -232,35 +230,43 @@ class Claimer:
         return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
 
     def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
-        self._skipper.catch_up(view, want)
-        riding = _riding(view, now)
+        """The pick, cut to the space of the response."""
+        if view.is_outrun:
+            self._skipper.look_on(view, want)
+        if view.topic.queues_auto:
+            self._growth.leased(view.topic, len(view.cursor.leases))
+        riding = _riding(view, now) if view.riding else NOTHING
         picked = self._picked(view, want, now, riding)
-        segments = self._segments(view, picked)
-        fits_anyway = view.space.holds(wire_bytes(segments), want)
-        is_sifted = view.group.filter is not None or view.has_purged
-        is_exact = is_sifted or bool(picked.passed) or not fits_anyway
-        fitting = picked.count if fits_anyway else self._fitting(view, picked, segments)
-        is_full = fitting < picked.count
+        segments = self._segments(view, picked) if picked.takeovers else view.chain
+        if view.space.holds(wire_bytes(segments) if picked.takeovers else view.ahead.wire_bytes, want):
+            is_sifted = view.group.filter is not None or view.has_purged
+            return _Plan(picked, segments, riding, picked.held_back, is_exact=is_sifted or bool(picked.passed))
+        held_back, fitting = HeldBack.NOTHING, self._fitting(view, picked, segments)
         while fitting < picked.count:
+            held_back = HeldBack.SPACE
             picked = self._picked(view, want, now, riding, fitting)
             if view.group.is_by_key:  # which messages it takes then may depend on how many
                 fitting = self._fitting(view, picked, segments)
-        asked_ms = view.ask.invisible_ms
+        return _Plan(picked, segments, riding, picked.held_back | held_back, is_exact=True)
+
+    def _change(self, view: QueueView, plan: _Plan, now: int) -> Change:
+        """The write of the plan. Makes the appointment that it needs, if it delivers messages for the last time."""
+        picked, riding, cursor, ordered = plan.picked, plan.riding, view.cursor, bool(view.group.ordered)
+        asked_ms, noted_ms = view.ask.invisible_ms, now if view.ask.notes_first else None
         deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
-        noted_ms, is_alone = now if view.ask.notes_first else None, bool(view.group.ordered)
-        taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, is_alone, noted_ms)
-        if view.group.ordered or picked.is_capped_closely:  # it counts on what these acks settle
-            taken += cursor_writes.unchanged(lease for lease, _ in riding.acked)
-        if view.group.is_by_key:
-            for lease in overdue(view.cursor, view.group, picked, now, riding.tokens):
-                taken += cursor_writes.unchanged([lease]) + cursor_writes.lasts_as_seen(lease)
-        if picked.aside:
-            taken += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
-        change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
-        self._growth.leased(view.topic, len(view.cursor.leases))
         if picked.is_last(view.group):
             self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
-        return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding, is_full)
+        change = take(picked, cursor, view.chain, self._tokens(view), deadline, plan.is_exact, ordered, noted_ms)
+        if ordered or picked.is_capped_closely:  # it counts on what these acks settle
+            change += cursor_writes.unchanged(lease for lease, _ in riding.acked)
+        if view.group.is_by_key:
+            for lease in overdue(cursor, view.group, picked, now, riding.tokens):
+                change += cursor_writes.unchanged([lease]) + cursor_writes.lasts_as_seen(lease)
+        if picked.aside:
+            change += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
+        change += riding.change
+        change += cursor_writes.note_pop(view.ask.consumer_id, now, view.zone)
+        return change + cursor_writes.prune(cursor, now, riding.tokens)
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
         """The messages to take, up to `most` of those wanted, and those to skip before them."""
@@ -268,12 +274,11 @@ class Claimer:
             return self._key_order.pick(view, want, now, riding, most)
         want = want if most is None else most
         picked = pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
-        return self._skipper.skip(view, picked) if picked.fresh else picked
+        is_plain = not picked.fresh or view.is_plain(now)
+        return picked if is_plain else self._skipper.skip(view, picked)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of all picked messages: those taken over are before the cursor and located again."""
-        if not picked.takeovers:
-            return view.chain
         log = view.topic.logs[view.queue]
         wants = [Want(log, stretch.start, len(stretch), None) for stretch in stretches(picked.taken_over)]
         chains = [*self._reader.chains(wants), view.chain]

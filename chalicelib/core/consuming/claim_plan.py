@@ -7,6 +7,7 @@ safe whatever has happened since.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import Flag, auto
 
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.base.records import record
@@ -19,24 +20,39 @@ from chalicelib.core.cursors.lease import Lease, runs
 from chalicelib.core.log.segment import Segment
 
 
+class HeldBack(Flag):
+    """Why a pop takes fewer messages than are ready."""
+
+    NOTHING = 0
+    CAP = auto()
+    """The group's cap on messages in flight."""
+    RATE = auto()
+    """The group's rate."""
+    SPACE = auto()
+    """The space in the response."""
+    PAUSE = auto()
+    """The group is paused."""
+    ONE_WRITE = auto()
+    """One write cannot name all the leases that are due: another can."""
+
+
 @record
 class Pick:
     """`takeovers`: runs of leases that are due. `fresh`: how many messages from the cursor's `next` on.
 
     `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
-    `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: the cap could be
-    passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due.
-    `passed`: which of the fresh, counted from `next`, the group does not want. `demands_no_redrive`: the cap could be
-    passed with what is redriven meanwhile. `expired`: how many of the passed have. `has_witnesses`: leases that lose
-    all their messages stay, to reject late receipts. In a group ordered by key, `aside`: the offsets of the passed that
-    are delivered later, and `in_turn`: the offsets picked, in the order of their delivery."""
+    `held_back`: by the cap, or by what one write can name. `is_capped_closely`: the cap could be passed with what
+    others take over meanwhile. `passed`: which of the fresh, counted from `next`, the group does not want.
+    `demands_no_redrive`: the cap could be passed with what is redriven meanwhile. `expired`: how many of the passed
+    have. `has_witnesses`: leases that lose all their messages stay, to reject late receipts. In a group ordered by key,
+    `aside`: the offsets of the passed that are delivered later, and `in_turn`: the offsets picked, in the order of
+    their delivery."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
     next_at_most: int
-    is_limited: bool
-    is_capped_closely: bool
-    is_partial: bool
+    held_back: HeldBack = HeldBack.NOTHING
+    is_capped_closely: bool = False
     passed: Collection[int] = ()
     demands_no_redrive: bool = False
     expired: int = 0
@@ -46,7 +62,8 @@ class Pick:
 
     @property
     def count(self) -> int:
-        return self.fresh - len(self.passed) + sum(len(run) for _, run in self.takeovers)
+        fresh = self.fresh - len(self.passed)
+        return fresh + sum(len(run) for _, run in self.takeovers) if self.takeovers else fresh
 
     def is_last(self, group: Group) -> bool:
         """Whether a message would be delivered for the last time."""
@@ -87,19 +104,17 @@ def pick(
     room, and their leases cannot be taken over; what these still owe counts against the cap, since others may extend
     it. `end`: not before the cursor's `next`. `delivered`: offsets not to take again, though their leases are due."""
     if group.ordered and is_held(cursor, now, riding):
-        return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
-    freed = freed_by(riding, now)
-    all_due = cursor.due(now)
-    due = [lease for lease in all_due if lease.token not in riding.tokens]
-    settled = sum(len(indexes) for lease, indexes in riding.acked if lease.is_due(now))
-    live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in all_due) - settled
-    room = max(0, group.max_in_flight - live)
+        return Pick((), 0, cursor.next)
+    freed = freed_by(riding, now) if riding.acked else 0
+    room = max(0, group.max_in_flight - (cursor.live(now) - freed))
     has_slot = len(cursor.leases) < LEASES_MAX
-    left = [lease for lease in due if not any(lease.owes(offset) for offset in delivered)]
-    takeovers = _takeovers(left, min(want, room), has_slot)
-    taken = sum(len(run) for _, run in takeovers)
+    due = cursor.due(now)
+    left = [lease for lease in due if lease.token not in riding.tokens and not _owes_any(lease, delivered)]
+    takeovers = _takeovers(left, min(want, room), has_slot) if left else ()
+    taken, ready = sum(len(run) for _, run in takeovers), sum(len(lease.owed) for lease in left)
+    settled = sum(len(indexes) for lease, indexes in riding.acked if lease.is_due(now))
+    waiting = sum(len(lease.owed) for lease in due) - settled
     cap_room = max(0, room - waiting)  # due messages count against the cap until they are taken, here or elsewhere
-    ready = sum(len(lease.owed) for lease in left)
     is_whole = taken == ready
     available = end - cursor.next
     fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
@@ -107,16 +122,22 @@ def pick(
     spare = room - waiting - cursor.retrying(now) - freed - fresh
     may_all_rise = spare >= cursor.dead  # there is room for all dead letters if they are redriven meanwhile
     spare -= cursor.dead if may_all_rise else 0
+    held_back = HeldBack.ONE_WRITE if len(takeovers) == TAKEOVERS_MAX else HeldBack.NOTHING
+    if taken + fresh < min(want, ready + available) and (fresh == cap_room or not has_slot):
+        held_back |= HeldBack.CAP
     return Pick(
         takeovers,
         fresh,
         next_at_most=cursor.next + max(0, min(spare, available - fresh) if fresh else spare),
-        is_limited=taken + fresh < min(want, ready + available) and (fresh == cap_room or not has_slot),
+        held_back=held_back,
         is_capped_closely=spare < 0,
-        is_partial=len(takeovers) == TAKEOVERS_MAX,
         demands_no_redrive=not may_all_rise,
         has_witnesses=group.settle_by == BY_RECEIPT,
     )
+
+
+def _owes_any(lease: Lease, offsets: Collection[int]) -> bool:
+    return any(lease.owes(offset) for offset in offsets)
 
 
 def freed_by(riding: Plan, now: int) -> int:
@@ -187,7 +208,8 @@ def take(
             made += cursor_writes.pass_by(picked.fresh, hint)
         else:
             made += cursor_writes.claim(tokens.fresh, picked.fresh, hint, deadline, picked.passed, noted_ms)
-        made += cursor_writes.stays_at(cursor) if is_exact else Change()
+        if is_exact:
+            made += cursor_writes.stays_at(cursor)
     return made
 
 

@@ -13,11 +13,10 @@ from typing import Any
 
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, integer, required
 from chalicelib.core.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS
 from chalicelib.core.base.message import Stored
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import integer
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import BY_RECEIPT
 from chalicelib.core.consuming.claim import Claimed, Claimer
@@ -68,13 +67,14 @@ class Deliverer:
 
         Raises StoreUnavailable if none can be read, and TopicNotFound."""
         leases = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
-        taken_at_ms = 0 if view.ask.attempt_id else self._runtime.now()
+        began_at_ms = self._runtime.now()
+        taken_at_ms = 0 if view.ask.attempt_id else began_at_ms
         receipts: dict[int, str] = {}
         for lease in claimed.leases:
             receipts |= self._receipts_of(view, lease, taken_at_ms)
         unread: set[int] = set()
         try:
-            with deadline.part_until(self._half_time(claimed)):
+            with deadline.part_until(self._half_time(claimed, began_at_ms)):
                 stored = self._stored(view, claimed.segments, leases)
         except StoreUnavailable:
             stored = self._one_by_one(view, claimed, leases)
@@ -115,9 +115,9 @@ class Deliverer:
             if message.message.key is None or message.offset < first.get(message.message.key, message.offset + 1)
         ]
 
-    def _half_time(self, claimed: Claimed) -> int:
+    def _half_time(self, claimed: Claimed, now: int) -> int:
         """The deadline for reading the messages: an expired lease cannot be given back."""
-        left_ms = min((lease.deadline for lease in claimed.leases), default=0) - self._runtime.now()
+        left_ms = min((lease.deadline for lease in claimed.leases), default=0) - now
         return self._runtime.uptime() + max(left_ms // 2, HOP_MS_MIN)
 
     def _stored(self, view: QueueView, segments: Sequence[Segment], offsets: Collection[int]) -> list[Stored]:
@@ -145,10 +145,10 @@ class Deliverer:
         """Whether some of these were settled. If the store fails, their lease expires. `spent`: their own time to live
         is over, or they expired before they were ever delivered."""
         with suppress(StoreUnavailable):
-            expired, lost = self.expired_and_lost(view, missing)
+            expired, lost = self._expired_and_lost(view, missing)
             expired = sorted([*spent, *expired])
             count("expired", len(expired), view.topic.name, view.group.name)
-            for offsets, settle in ((expired, self.ack_expired), (lost, self.bury_lost)):
+            for offsets, settle in ((expired, self._ack_expired), (lost, self._bury_lost)):
                 if offsets:
                     texts = [receipts[offset] for offset in offsets]
                     batches, _ = self._settler.open(view.topic, view.group.name, texts)
@@ -158,7 +158,7 @@ class Deliverer:
             return bool(expired or lost)
         return False
 
-    def expired_and_lost(self, view: QueueView, missing: Sequence[int]) -> tuple[list[int], list[int]]:
+    def _expired_and_lost(self, view: QueueView, missing: Sequence[int]) -> tuple[list[int], list[int]]:
         """The expired ones of these messages, after a long wait for a retry, and those without a payload."""
         wants = [Want(view.topic.logs[view.queue], offset, 1, None) for offset in missing]
         chains = zip(missing, self._reader.chains(wants, strong=True), strict=True)
@@ -169,10 +169,10 @@ class Deliverer:
         ]
         return expired, [offset for offset, _ in standing if offset not in expired]
 
-    def ack_expired(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
+    def _ack_expired(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
         self._settler.acknowledge(view.topic, view.group.name, batches)
 
-    def bury_lost(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
+    def _bury_lost(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
         """Raises TopicNotFound if the topic was deleted, which also removes payloads."""
         if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")

@@ -16,8 +16,9 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.claim import Claimer
+from chalicelib.core.consuming.claim_plan import HeldBack
 from chalicelib.core.consuming.delivery import Deliverer
-from chalicelib.core.consuming.receipt_batch import ReceiptBatch
+from chalicelib.core.consuming.receipt_batch import Failure, ReceiptBatch
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.settle import Settler
 from chalicelib.core.consuming.taker import Popped, Taker
@@ -44,20 +45,36 @@ class Unsuitable(Exception):
 
 
 @mutable
-class _Call:
-    """One pop under way. `queues`: those of the next look; empty: the tour tells. `promoted`: where it has promoted
-    delayed messages, `promotions`: in how many looks. `is_patient`: the last look, at what could not be read before."""
+class PopCall:
+    """One pop under way. `waiter`: None if it does not wait. `acks`: receipts of the same request that no write has
+    carried yet, by cursor; `failed`: those that did not count. `queues`: those of the next look; empty: the tour
+    chooses. `promoted`: where it has promoted delayed messages, `promotions`: in how many looks. `is_patient`: the last
+    look, at what could not be read before."""
 
     topic: Topic
     group_name: str
     ask: Pop
     suits: Suits
+    waiter: Waiter | None
     tour: Tour
     strong: bool
+    acks: list[ReceiptBatch]
+    failed: list[Failure]
     queues: Sequence[int] = ()
     promoted: set[int] = field(default_factory=set)
     promotions: int = 0
     is_patient: bool = False
+
+    def choose_queues(self) -> None:
+        is_told = self.waiter is not None and self.waiter.listen()
+        self.queues = self.queues or self.tour.next(self.topic, self.ask, is_told)
+
+    def ended(self, popped: Popped) -> Popped:
+        """The answer of the whole call."""
+        popped.failed = self.failed
+        if self.tour.is_limited and not popped.deliveries:
+            popped.held_back |= HeldBack.CAP
+        return popped
 
 
 class Popper:
@@ -83,59 +100,68 @@ class Popper:
 
         Raises GroupNotFound, GroupIsPushed, Unsuitable, InvalidField for an unknown zone, and StoreUnavailable: leases
         made by then expire by themselves."""
-        topic = self._with_zone(topic, ask.zone)
+        if ask.zone is not None:
+            topic = self._with_zone(topic, ask.zone)
+        if not ask.wait_ms:
+            return self._pop(topic, group_name, ask, suits)
         with self._waiters.waiting(self._views.place(topic, group_name, ask), ask.wait_ms) as waiter:
-            return self._pop(topic, group_name, ask, waiter, suits)
+            return self._pop(topic, group_name, ask, suits, waiter)
 
-    def _pop(self, topic: Topic, group_name: str, ask: Pop, waiter: Waiter, suits: Suits) -> Popped:
+    def _pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits, waiter: Waiter | None = None) -> Popped:
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
         consumer = topic.id, group_name, ask.consumer_id
-        home = self._home(topic, consumer, ask, acks)
-        call = _Call(topic, group_name, ask, suits, Tour(self._runtime, home), strong=ask.attempt_id is not None)
+        tour = Tour(self._runtime, self._home(topic, consumer, ask, acks))
+        is_attempt = ask.attempt_id is not None
+        call = PopCall(topic, group_name, ask, suits, waiter, tour, is_attempt, acks, failed)
         while True:
-            is_told = waiter.listen()
-            call.queues = call.queues or call.tour.next(call.topic, ask, is_told)
+            call.choose_queues()
             view = self._look(call)
-            call.promotions += bool(view.due())
             try:
-                popped = self._taker.repeated(view) or self._taker.take(view, acks, call.is_patient)
+                popped = self._taker.repeated(view) if is_attempt else None
+                popped = popped or self._taker.take(view, call.acks, call.is_patient)
             except GroupNotFound:
                 call.strong = True  # the group was deleted, or forgot the consumer just now: the next look shows which
                 continue
-            call.tour.met(view, popped)
-            if acks:
-                failed += self._settler.acknowledge(topic, group_name, acks)
-                self._settler.events.settled("acked", topic, group_name, acks, failed)
-                self.freed(topic, group_name)
-                acks = []
-            if popped.deliveries or popped.is_paused or not self._looks_again(call, waiter, view, popped):
-                break
-        self._note_home(consumer, ask, popped)
-        popped.failed = failed
-        popped.is_limited = popped.is_limited or (call.tour.is_limited and not popped.deliveries)
-        return popped
+            if call.acks:
+                self._settle(call, topic)
+            if popped.deliveries or popped.is_paused or not self._looks_again(call, view, popped):
+                self._note_home(consumer, ask, popped)
+                return call.ended(popped)
 
-    def _looks_again(self, call: _Call, waiter: Waiter, view: GroupView, popped: Popped) -> bool:
+    def _settle(self, call: PopCall, topic: Topic) -> None:
+        """Acks what no claim has carried. `topic`: as it was when the call began."""
+        call.failed += self._settler.acknowledge(topic, call.group_name, call.acks)
+        self._settler.events.settled("acked", topic, call.group_name, call.acks, call.failed)
+        self._settler.freed(topic, call.group_name)
+        call.acks = []
+
+    def _looks_again(self, call: PopCall, view: GroupView, popped: Popped) -> bool:
         """Whether a pop that found nothing goes on: while it may wait, and then until it has looked at all queues, and
         once more at those that have failed. Raises StoreUnavailable if it had to give messages back."""
-        if popped.retry_after_ms is None and _promotes_on(view, call.promoted, call.promotions):
+        call.tour.met(view, popped)
+        is_slowed = HeldBack.RATE in popped.held_back
+        if not is_slowed and _promotes_on(view, call.promoted, call.promotions):
             return True
         call.queues = []
         if call.tour.trouble and call.tour.is_over(call.topic):
             raise call.tour.trouble
-        if not waiter.is_over():
-            waiter.rest(call.tour.next_ready_at_ms(), call.tour.is_held)
-            if deadline.is_abandoned():
-                return False
-            # another instance may just have stored the first delayed message, or the topic has more queues
-            look_up = self._catalogue.refreshed if call.topic.delays else self._catalogue.glanced_at
-            call.topic = look_up(call.topic)
-            return True
-        if popped.retry_after_ms is not None or call.is_patient:
+        if call.waiter and not call.waiter.is_over():
+            return self._rests(call, call.waiter)
+        if is_slowed or call.is_patient:
             return False
         if call.tour.is_over(call.topic):
             call.queues, call.is_patient = sorted(call.tour.failed.intersection(range(call.topic.readers))), True
         return bool(call.queues) or not call.is_patient
+
+    def _rests(self, call: PopCall, waiter: Waiter) -> bool:
+        """Waits until something may be ready. Returns whether anybody still wants it."""
+        waiter.rest(call.tour.next_ready_at_ms(), call.tour.is_held)
+        if deadline.is_abandoned():
+            return False
+        # another instance may just have stored the first delayed message, or the topic has more queues
+        look_up = self._catalogue.refreshed if call.topic.delays else self._catalogue.glanced_at
+        call.topic = look_up(call.topic)
+        return True
 
     def _home(
         self, topic: Topic, consumer: tuple[str, str, str | None], ask: Pop, acks: Sequence[ReceiptBatch]
@@ -154,30 +180,25 @@ class Popper:
         else:
             self._homes.keep(consumer, popped.deliveries[-1].stored.queue)
 
-    def freed(self, topic: Topic, group_name: str) -> None:
-        """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which
-        have read the group."""
-        known = self._catalogue.seen_group(topic, group_name)
-        if known and known.ordered:
-            self._waiters.freed(topic.id, group_name)
-
-    def _with_zone(self, topic: Topic, zone: str | None) -> Topic:
+    def _with_zone(self, topic: Topic, zone: str) -> Topic:
         """The topic, read again if its zones may be newer than the cache. Raises InvalidField."""
-        if zone is not None and not topic.known_zones.queues(zone):
+        if not topic.known_zones.queues(zone):
             topic = self._catalogue.current_topic(topic.name)
             topic.known_zones.demand(zone, Label("zone"))
         return topic
 
-    def _look(self, call: _Call) -> GroupView:
+    def _look(self, call: PopCall) -> GroupView:
         """The group now, for its consumers. What does not suit is read again: it may have changed."""
         about = call.topic, call.group_name, call.ask, call.promoted
         view = self.look(*about, call.strong, call.queues, call.is_patient)
         if not call.suits(view.group):
             view = self.look(*about, True, call.queues, call.is_patient)
-        if not call.suits(view.group):
-            raise Unsuitable(view.group)
+            if not call.suits(view.group):
+                raise Unsuitable(view.group)
         if view.group.is_pushed:
-            raise GroupIsPushed(f"group '{call.group_name}' has a push: the queue calls its consumer, and nobody pops")
+            raise GroupIsPushed(f"group '{call.group_name}' has a push: its messages cannot be popped")
+        if call.topic.delays:
+            call.promotions += bool(view.due())
         return view
 
     def look(
@@ -195,7 +216,7 @@ class Popper:
         GroupNotFound."""
         queues = queues or range(topic.readers)
         view = self._views.read(topic, group_name, ask, queues, strong, is_patient)
-        if not view.due():
+        if not (topic.delays and view.due()):
             return view
         if not view.due(promoted):
             promoted.clear()
@@ -231,6 +252,8 @@ class Popper:
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:
     """Whether a pop that found nothing looks again at once, since more delayed messages were due: in another queue, or,
     if the group has a filter, in any, up to the number of messages that it skips."""
+    if not view.topic.delays:
+        return False
     if view.group.filter is None:
         due, most = view.due(promoted), PROMOTED_QUEUES_MAX
     else:

@@ -11,14 +11,13 @@ from dataclasses import field, replace
 from enum import Enum
 
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, required, string
 from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.base.records import mutable, record
-from chalicelib.core.base.schema import string
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor, Standing
-from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.cursor_writes import NO_CHANGE, Change
 from chalicelib.core.cursors.lease import UNKNOWN_MS, Lease, delivery, runs
 from chalicelib.core.cursors.receipt import Receipt
 from chalicelib.core.table.writes import Key
@@ -44,7 +43,7 @@ class Plan:
     """`change`: of the cursor; empty when nothing is left to do. `tokens`: the leases that it is about. `acked`,
     `moved`: the messages that it settles, and those that it moves."""
 
-    change: Change = field(default_factory=Change)
+    change: Change = NO_CHANGE
     tokens: Collection[str] = ()
     acked: Sequence[Owed] = ()
     moved: Moved = field(default_factory=dict)
@@ -104,6 +103,8 @@ class ReceiptBatch:
     """The leases that this call has acked completely, by token."""
     acked: list[Owed] = field(default_factory=list)
     """What this call has acked."""
+    is_done: bool = False
+    """Whether this call has acked all of it, and with it the whole leases: no plan has anything left to change."""
     lost: set[int] = field(default_factory=set)
     """Offsets of these receipts that are dead letters or wait in a retry page."""
     searched: set[str] = field(default_factory=set)
@@ -126,7 +127,7 @@ class ReceiptBatch:
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
             return Standing.LOST
-        if self._is_closed(receipt):  # at once: else each asks all leases of the cursor
+        if self.closed and self._is_closed(receipt):  # at once: else each asks all leases of the cursor
             return Standing.ACKED
         if not self.names_more:
             return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
@@ -172,6 +173,8 @@ class ReceiptBatch:
         return self._is_over(self.holder(receipt)) or self.standing(receipt) is Standing.LOST
 
     def _unmoved(self) -> list[Receipt]:
+        if not self.moved:
+            return [receipt for _, receipt in self.receipts]
         return [receipt for _, receipt in self.receipts if _named(receipt) not in self.moved]
 
     @property
@@ -222,7 +225,9 @@ class ReceiptBatch:
         """The leases that owe messages of these receipts, and their receipts."""
         by_token: dict[str, tuple[Lease, list[Receipt]]] = {}
         for receipt in () if self.is_missing else self._unmoved():
-            lease = self.holder(receipt) if self.standing(receipt) is Standing.OWED else None
+            if self.standing(receipt) is not Standing.OWED:
+                continue
+            lease = self.holder(receipt) if self.names_more else self.cursor.leases.get(receipt.token)
             if lease:
                 by_token.setdefault(lease.token, (lease, []))[1].append(receipt)
         return list(by_token.values())
@@ -235,22 +240,23 @@ class ReceiptBatch:
         """Settles owed messages of as many leases as one write can name, and removes leases that others have acked
         completely."""
         acked = self.owed()[:ACKED_TOGETHER_MAX]
-        change = Change()
+        change, has_witness = NO_CHANGE, not self.names_more
         for lease, indexes in acked:
-            change += cursor_writes.ack(lease, indexes, not self.names_more) + self._demands(lease)
+            change += cursor_writes.ack(lease, indexes, has_witness) + self._demands(lease)
         tokens, leases = self.tokens | {lease.token for lease, _ in acked}, self.cursor.leases
         mine = [leases[token] for token in tokens if token in leases]
         done = [lease for lease in mine if not lease.owed and not lease.moved]
-        change += cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)])
+        if done:
+            change += cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)])
         return Plan(change, tokens, acked)
 
     def _demands(self, lease: Lease) -> Change:
         """A receipt that names a delivery is worth nothing after it."""
         is_sure = self.settle_by in (BY_RECEIPT, BY_MESSAGE)
-        return Change() if is_sure else cursor_writes.lasts_beyond(lease, self.now)
+        return NO_CHANGE if is_sure else cursor_writes.lasts_beyond(lease, self.now)
 
     def _lasts_as_seen(self, lease: Lease) -> Change:
-        return cursor_writes.lasts_as_seen(lease) if self.names_more else Change()
+        return cursor_writes.lasts_as_seen(lease) if self.names_more else NO_CHANGE
 
     def extends(self, deadline: int, split: Split) -> Plan:
         """Sets the deadline of leases that owe just these messages, in place; others move into new leases."""
@@ -297,7 +303,7 @@ class ReceiptBatch:
     def perhaps_lost(self) -> list[Receipt]:
         """Receipts of messages that no lease owes and whose lease is gone, though not by this call: the messages were
         acked, are dead, or wait in a page."""
-        if self.is_missing or not (self.cursor.dead or self.cursor.pages):
+        if not (self.cursor.dead or self.cursor.pages) or self.is_missing:
             return []
         return [receipt for receipt in self._unmoved() if self._is_gone(receipt) and not self._is_closed(receipt)]
 
@@ -312,9 +318,11 @@ class ReceiptBatch:
         """Records the cursor as a request returned it (None: there is none), and the plan that the request wrote."""
         self.seen = Seen.FOUND if cursor else Seen.MISSING
         self.cursor = cursor or self.cursor
-        self.closed |= {lease.token: lease for lease, _ in written.acked if lease.token not in self.cursor.leases}
-        self.acked += written.acked
         self.moved |= written.moved
+        if written.acked:
+            self.closed |= {lease.token: lease for lease, _ in written.acked if lease.token not in self.cursor.leases}
+            self.acked += written.acked
+            self.is_done = all(self._is_closed(receipt) for _, receipt in self.receipts)
 
     def attempt(self, receipt: Receipt) -> int:
         """Of the delivery that this call has settled or moved by a receipt: another than the receipt's own, where one

@@ -6,10 +6,9 @@ import hashlib
 from typing import ClassVar
 
 from chalicelib.core.base import base64url, limits
-from chalicelib.core.base.fields import Label, check, optional
+from chalicelib.core.base.fields import Label, batch, check, flag, instant, integer, optional, string
 from chalicelib.core.base.records import record
 from chalicelib.core.base.response_size import Space
-from chalicelib.core.base.schema import batch, flag, instant, integer, string
 from chalicelib.core.catalogue.zones import ZONE
 
 RECEIPT = string(
@@ -27,20 +26,20 @@ def _receipts(value: object, label: Label) -> tuple[str, ...]:
 
 @record
 class Pop:
-    """What to take.
+    """How many messages to take, and how.
 
     max_messages: How many messages to take, at most.
-    invisible_ms: How long the lease lasts, in milliseconds. 0: the messages can be delivered again at once; it counts
-        as an attempt. By default the group's `invisible_ms`.
+    invisible_ms: How long the lease lasts, in milliseconds. 0: the messages can be delivered again at once, and the
+        attempt counts. By default the group's `invisible_ms`.
     wait_ms: How long to wait for a message, in milliseconds.
-    consumer_id: The consumer; the group's progress shows it. Required in a broadcast group.
-    attempt_id: Makes a lost answer recoverable: a repeat with the same id and `consumer_id` returns those of its
-        messages that are still leased, with the same receipts. When none are, it is a new pop.
-    zone: The zone of the topic that the consumer is in. Queues of other zones are taken from only while no consumer of
-        theirs does: {TAKE_OVER_AFTER_MS} ms after the last one did, if a message has waited so long, and then until one
-        does again. By default all queues are alike. Has no effect in a broadcast group.
-    fill: Whether to take from one queue after another until there are `max_messages`. By default they are of one queue.
-        The pop waits for a first message, never for more."""
+    consumer_id: The consumer, shown in the group's progress. Required in a broadcast group.
+    attempt_id: Makes a lost response recoverable: a repeat with the same id and `consumer_id` returns the messages of
+        the first call that are still leased, with the same receipts. If none are, it is a new pop.
+    zone: The consumer's zone. The pop takes messages from queues of other zones only if their own consumers do not:
+        once a message has waited {TAKE_OVER_AFTER_MS} ms since the last of their pops, until one of them pops again. By
+        default all queues are alike. Has no effect in a broadcast group.
+    fill: Whether to take from one queue after another until there are `max_messages`. By default a pop takes from one
+        queue. It waits for a first message, never for more."""
 
     NAME: ClassVar = "PopRequest"
 

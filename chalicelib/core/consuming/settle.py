@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, required, string
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import string
 from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.catalogue.group import BY_RECEIPT, ENDLESS, Group
+from chalicelib.core.catalogue.group import BY_MESSAGE, BY_RECEIPT, ENDLESS, Group
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.consuming import late_acks
 from chalicelib.core.consuming.events import Events
-from chalicelib.core.consuming.receipt_batch import NOTHING, RECEIPT_INVALID, Failure, Owed, Plan, ReceiptBatch, Seen
+from chalicelib.core.consuming.receipt_batch import (
+    NOTHING,
+    RECEIPT_INVALID,
+    CursorFull,
+    Failure,
+    Owed,
+    Plan,
+    ReceiptBatch,
+    Seen,
+)
 from chalicelib.core.consuming.request import LEASE_END
+from chalicelib.core.consuming.waiters import Waiters
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, read_again
 from chalicelib.core.cursors.cursor_writes import write
 from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
 from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.cursors.retries import Retries
 from chalicelib.core.dead_letters.bury import Burial
-from chalicelib.core.store import raise_trouble
+from chalicelib.core.store import Keys, Store, raise_trouble
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Item, Refused
+from chalicelib.core.table.writes import Item, Key, Refused, key_of
 from chalicelib.core.telemetry.record import count
 
 Planner = Callable[[ReceiptBatch], Plan]
@@ -50,9 +59,10 @@ class Extended(Answer):
 
 
 class Settler:
-    def __init__(self, env: Env, cursors: Cursors, burial: Burial) -> None:
+    def __init__(self, env: Env, cursors: Cursors, burial: Burial, waiters: Waiters) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._agenda, self._burial = env.catalogue, env.agenda, burial
+        self._waiters = waiters
         self._receipts, self._cache, self._retries = cursors.receipts, cursors.cache, cursors.retries
         self.events = Events(env)
 
@@ -61,14 +71,23 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
         failed += self.acknowledge(topic, group_name, batches)
         self.events.settled("acked", topic, group_name, batches, failed)
+        self.freed(topic, group_name)
         return failed
 
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
-        late = [batch for batch in batches if batch.perhaps_lost()]
-        late_acks.resolve(self._store, self._retries, late)
-        self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
-        return [failure for batch in batches for failure in batch.unacked()]
+        left = [batch for batch in batches if not batch.is_done]
+        if late := [batch for batch in left if batch.perhaps_lost()]:
+            resolve_late(self._store, self._retries, late)
+            self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
+        return [failure for batch in left for failure in batch.unacked()]
+
+    def freed(self, topic: Topic, group_name: str) -> None:
+        """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which
+        have read the group."""
+        known = self._catalogue.seen_group(topic, group_name)
+        if known and known.ordered:
+            self._waiters.freed(topic.id, group_name)
 
     def nack(
         self, topic: Topic, group_name: str, texts: Sequence[str], delay_ms: int | None, reason: str
@@ -136,6 +155,7 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
         failed += self.give_up(topic, group, batches, reason)
         self.events.settled("buried", topic, group_name, batches, failed, reason=reason)
+        self.freed(topic, group_name)
         return failed
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
@@ -235,7 +255,9 @@ class Settler:
 
         Raises GroupNotFound if a cursor is missing because the group is."""
         self._write_all(topic, group_name, batches, planner)
-        while late_acks.bring_back(self._store, self._retries, batches):
+        while any(batch.cursor.pages for batch in batches):
+            if not bring_pages_back(self._store, self._retries, batches):
+                break
             self._write_all(topic, group_name, batches, planner)
         if missing := [batch for batch in batches if batch.is_missing]:
             self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
@@ -253,11 +275,12 @@ class Settler:
     ) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
-            for batch in batches:
+            left = [batch for batch in batches if not (batch.is_done or batch.is_missing)]
+            for batch in left:
                 batch.now = self._runtime.now()
                 if batch.needs_rule:
                     batch.settle_by = self._rule(topic, group_name, batch.group_id)
-            planned = [(batch, planner(batch)) for batch in batches if not batch.is_missing]
+            planned = [(batch, planner(batch)) for batch in left]
             assumed = [batch for batch, plan in planned if not plan.change and not batch.is_seen]
             if not assumed:
                 return [(batch, plan) for batch, plan in planned if plan.change]
@@ -296,3 +319,86 @@ class Settler:
             cursor, buried = self._burial.bury(group, batch.cursor, exhausted, reason)
             count("dead", sum(len(indexes) for _, indexes in buried), topic.name, group.name)
             batch.learn(cursor, Plan(moved=batch.moved_out_of(buried)))
+
+
+def resolve_late(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
+    """Decides late receipts, of messages that were acked, that are dead, or that wait in a retry page: records in each
+    batch which of its messages are dead or wait.
+
+    The cursor alone does not show which: the lease is gone, and no lease owes the message. So the dead letters and
+    pages are read, and then the cursor again: messages redriven or brought back in between are owed by then. They may
+    even be dead once more, so if anything came back meanwhile, all of this is read again."""
+    while batches:
+        before = {batch.cursor.key: batch.cursor for batch in batches}
+        judged = _note_dead(store, batches)
+        seen = _note_paged(retries, batches)
+        left = [batch for batch in batches if batch.perhaps_lost()]
+        for batch, cursor in zip(left, read_again(store, [batch.cursor.key for batch in left]), strict=True):
+            batch.learn(cursor)
+        # A page written since may hold the missing messages, and others are missing only now.
+        batches = [batch for batch in left if _is_open(batch, before[batch.cursor.key], judged, seen)]
+
+
+def bring_pages_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> bool:
+    """Brings back retry pages that hold messages of these receipts, where receipts name messages. Returns whether there
+    is more to settle, or to look for. Raises CursorFull: no room for a page."""
+    asked = []
+    for batch in batches:
+        if batch.settle_by != BY_MESSAGE or not batch.cursor.pages:
+            continue
+        last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
+        near = [page for page in batch.cursor.pages.values() if page.low <= last and page.id not in batch.searched]
+        if near:
+            asked.append((batch, near))
+    if not asked:
+        return False
+    answers = retries.read([(batch.cursor, near) for batch, near in asked])
+    for (batch, near), pages in zip(asked, answers, strict=True):
+        batch.searched |= {page.id for page in near}
+        wanted = {receipt.offset for receipt in batch.perhaps_lost()}
+        for page in near:
+            if page.id not in pages:  # somebody has just brought it back
+                batch.learn(read_again(store, [batch.cursor.key])[0])
+            elif any(not wanted.isdisjoint(lease.offsets) for lease in pages[page.id]):
+                after = retries.bring_back(batch.cursor, page)
+                if after and page.id in after.pages:
+                    raise CursorFull(after.queue)
+                batch.learn(after)
+    return True
+
+
+def _is_open(batch: ReceiptBatch, before: Cursor, judged: Set[Key], seen: Set[str]) -> bool:
+    """`before`: the cursor as it was when letters and pages were read."""
+    missing = {_letter_key(receipt) for receipt in batch.perhaps_lost()}
+    pages = before.pages.keys() | batch.cursor.pages.keys()
+    return bool(missing) and not (missing <= judged and pages <= seen and batch.cursor.returns == before.returns)
+
+
+def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> Set[Key]:
+    """Returns the keys of the letters that there may have been."""
+    late = {_letter_key(receipt): (batch, receipt) for batch in batches for receipt in batch.perhaps_lost()}
+    for letter in store.read([Keys(list(late), strong=True)])[0]:
+        batch, receipt = late[key_of(letter)]
+        if letter["epoch"] == receipt.epoch:
+            batch.lost.add(receipt.offset)
+    return late.keys()
+
+
+def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> set[str]:
+    """Returns the ids of the pages that were read, or need not be. The others were just brought back."""
+    asked = []
+    seen: set[str] = set()
+    for batch in batches:
+        last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
+        near = {page.id: page for page in batch.cursor.pages.values() if page.low <= last}
+        seen |= batch.cursor.pages.keys() - near.keys()
+        asked.append((batch.cursor, list(near.values())))
+    for batch, pages in zip(batches, retries.read(asked), strict=True):
+        waiting = {offset for leases in pages.values() for lease in leases for offset in lease.offsets}
+        batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
+        seen |= pages.keys()
+    return seen
+
+
+def _letter_key(receipt: Receipt) -> Key:
+    return keys.dead(receipt.topic_id, receipt.group_id, receipt.queue, receipt.offset, receipt.consumer)

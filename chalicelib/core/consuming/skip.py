@@ -9,7 +9,7 @@ from chalicelib.core.base.cache import BoundedCache, Caches
 from chalicelib.core.base.limits import ENTRY_LATE_MS, MIB, PASSED_AT_ONCE_MAX
 from chalicelib.core.base.message import Stored
 from chalicelib.core.base.runtime import Runtime
-from chalicelib.core.consuming.claim_plan import Pick
+from chalicelib.core.consuming.claim_plan import HeldBack, Pick
 from chalicelib.core.consuming.view import QueueView
 from chalicelib.core.log import Log
 from chalicelib.core.log.reader import entries, within_reach
@@ -36,9 +36,8 @@ class Skipper:
         """Returns the pick with as many fresh messages that the group wants as are found among the next
         `PASSED_AT_ONCE_MAX`, and with those to pass between and behind them.
 
-        Reads further ahead than the view where it has to, and leaves what it read there."""
-        if view.is_plain(self._runtime.now()):
-            return picked
+        Reads further ahead than the view where it has to, and leaves what it read there. Where the view `is_plain`,
+        there is nothing to pass."""
         ahead = max(picked.fresh, view.end - view.cursor.next)
         while True:
             offsets, wanted = self.examined(view)
@@ -50,13 +49,7 @@ class Skipper:
 
     def look_on(self, view: QueueView, count: int) -> None:
         """Reads on in the log from the cursor."""
-        view.chain = self._reader.chains([view.want(count)])[0]
-        view.is_moved = False
-
-    def catch_up(self, view: QueueView, count: int) -> None:
-        """Reads on if others have taken all that was read, or the log was read for the cursor before a reset."""
-        if view.is_outrun or view.is_moved:
-            self.look_on(view, count)
+        view.saw(self._reader.chains([view.want(count)])[0])
 
     def examined(self, view: QueueView) -> tuple[range, list[int]]:
         """The offsets examined, and those to deliver."""
@@ -112,8 +105,9 @@ class Skipper:
         stop = taken[-1] + 1 if len(taken) == picked.fresh else offsets.stop
         kept = set(taken)
         passed = [offset - offsets.start for offset in range(offsets.start, stop) if offset not in kept]
-        is_limited, expired = picked.is_limited and len(taken) == picked.fresh, self.expired(view, len(passed), stop)
-        return replace(picked, fresh=stop - offsets.start, passed=passed, is_limited=is_limited, expired=expired)
+        held_back = picked.held_back if len(taken) == picked.fresh else picked.held_back & ~HeldBack.CAP
+        expired = self.expired(view, len(passed), stop)
+        return replace(picked, fresh=stop - offsets.start, passed=passed, held_back=held_back, expired=expired)
 
     def expired(self, view: QueueView, passed: int, stop: int) -> int:
         """How many of the passed messages before this offset have expired. Of those that a filter was asked about, or

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext
-from dataclasses import field
+from contextlib import nullcontext, suppress
+from dataclasses import field, replace
 
 from chalicelib.core.base import deadline
+from chalicelib.core.base.cache import BoundedCache
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
+from chalicelib.core.catalogue.rate import Rate, RateWindow
 from chalicelib.core.consuming.claim import Claimer
+from chalicelib.core.consuming.claim_plan import HeldBack
 from chalicelib.core.consuming.delivery import Deliverer, Delivery
 from chalicelib.core.consuming.events import Subject
 from chalicelib.core.consuming.receipt_batch import Failure, ReceiptBatch
 from chalicelib.core.consuming.settle import Settler
-from chalicelib.core.consuming.throttle import Throttle
 from chalicelib.core.consuming.view import GroupView, QueueView
 from chalicelib.core.consuming.view_reader import ViewReader
+from chalicelib.core.table import keys
+from chalicelib.core.table.writes import Refused
 from chalicelib.core.telemetry.record import count
 
 HOME_MS = SECOND_MS
@@ -30,14 +34,12 @@ FILL_MS = SECOND_MS
 
 @mutable
 class Popped:
-    """`is_limited`: the group's cap on messages in flight left ready messages. `is_full`: the space in the response
-    did. `retry_after_ms`: the group's rate did, and allows more then."""
+    """`held_back`: why there are not more. `retry_after_ms`: when the group's rate allows more, if it held some
+    back."""
 
     deliveries: list[Delivery] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
-    is_paused: bool = False
-    is_limited: bool = False
-    is_full: bool = False
+    held_back: HeldBack = HeldBack.NOTHING
     retry_after_ms: int | None = None
     trouble: StoreUnavailable | None = None
     """Why the leased messages could not be read and were given back."""
@@ -45,10 +47,65 @@ class Popped:
     def add(self, other: Popped) -> None:
         """Adds what another queue gave."""
         self.deliveries += other.deliveries
-        self.is_limited = self.is_limited or other.is_limited
-        self.is_full = other.is_full
+        self.held_back = (self.held_back & HeldBack.CAP) | other.held_back
         self.retry_after_ms = other.retry_after_ms
         self.trouble = self.trouble or other.trouble
+
+    @property
+    def is_paused(self) -> bool:
+        return HeldBack.PAUSE in self.held_back
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the group's cap on messages in flight left ready messages."""
+        return HeldBack.CAP in self.held_back
+
+
+class Throttle:
+    """Holds a group to its rate across instances: counts the messages of a pop before it leases them."""
+
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._ahead: BoundedCache[tuple[int | None, int]] = env.caches.bounded(lambda key, _: keys.owners(key.pk))
+        """Windows in the future: their begin, and since when (`Runtime.uptime`) that was seen."""
+
+    def take(self, view: GroupView, rate: Rate, wanted: int) -> int:
+        """How many of these messages can be leased now; counts them as taken."""
+        while True:
+            now = self._runtime.now()
+            window = self._judged(self._window(view), rate, now)
+            count = min(wanted, window.left(rate, now))
+            if not count:
+                return 0
+            try:
+                view.window = self._store.write(window.take(count, rate, now))
+                return count
+            except Refused as refused:
+                view.window = refused.before
+
+    def _window(self, view: GroupView) -> RateWindow:
+        return RateWindow.of(view.group.window_key, view.window)
+
+    def _judged(self, window: RateWindow, rate: Rate, now: int) -> RateWindow:
+        """Whether a window in the future is stuck. It is not while an instance whose clock is ahead continues it."""
+        if not window.is_ahead(rate, now):
+            return window
+        uptime_ms = self._runtime.uptime()
+        began_ms, since_ms = self._ahead.get(window.key) or (None, uptime_ms)
+        if began_ms != window.began_ms:
+            since_ms = uptime_ms
+            self._ahead.keep(window.key, (window.began_ms, since_ms))
+        return replace(window, is_stuck=uptime_ms - since_ms >= rate.window_ms)
+
+    def give_back(self, view: GroupView, count: int) -> None:
+        """Returns permits that were not used, in a transaction, so that a repeat does not return them twice. A failure
+        makes the group slower for a moment."""
+        if count:
+            with suppress(Refused, StoreUnavailable):
+                self._store.write_together([self._window(view).give_back(count)])
+
+    def next_in_ms(self, view: GroupView, rate: Rate) -> int:
+        return self._window(view).next_in_ms(rate, self._runtime.now())
 
 
 class Taker:
@@ -79,7 +136,7 @@ class Taker:
         until there are `max_messages`, or something keeps the rest back. A queue that fails notes why, and the others
         are tried; `is_patient`: it has all the time of the call, and raises StoreUnavailable."""
         if group_view.group.paused:
-            return Popped(is_paused=True)
+            return Popped(held_back=HeldBack.PAUSE)
         now, until_ms = self._runtime.now(), self._runtime.uptime() + FILL_MS
         waiting = self._waiting(group_view, acks, now, is_patient)
         got, space = Popped(), group_view.ask.space
@@ -94,7 +151,7 @@ class Taker:
             if popped.deliveries and not view.ask.fill:
                 return popped
             got.add(popped)
-            if got.retry_after_ms is not None or self._is_filled(view, got, until_ms):
+            if HeldBack.RATE in got.held_back or self._is_filled(view, got, until_ms):
                 return got
             space = space.after(delivery.stored for delivery in popped.deliveries)
             if view.has_sifted_enough(self._runtime.uptime()):
@@ -105,11 +162,12 @@ class Taker:
         self, group_view: GroupView, acks: Sequence[ReceiptBatch], now: int, is_patient: bool
     ) -> dict[int, int]:
         """The queues with something to take, and since when."""
-        if group_view.group.is_by_key:  # what an ack settles may be all that the next message waits for
+        if acks and group_view.group.is_by_key:  # what an ack settles may be all that the next message waits for
             for view in group_view.queues.values():
                 self._carry(view, acks)
         waiting: dict[int, int] = {}
-        for view in _in_order_of_age(group_view, now):
+        by_age = group_view.group.is_by_key and group_view.group.filter is not None
+        for view in _in_order_of_age(group_view, now) if by_age else group_view.queues.values():
             if view.trouble or not (view.is_read or view.waiting_since(now) is not None):
                 continue
             try:
@@ -143,10 +201,10 @@ class Taker:
 
     def _taken(self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped) -> Popped:
         """Adds what one queue has."""
-        if not view.group.is_by_key:
+        if acks and not view.group.is_by_key:
             self._carry(view, acks)
         want, space = view.ask.max_messages - len(got.deliveries), view.space
-        popped = self._throttled(group_view, view, want)
+        popped = self._throttled(group_view, view, want) if view.group.rate_limit else self._claim(view, want)
         if view.ask.attempt_id and got.deliveries:  # another call of the attempt may hold more here than fits
             fitting = space.fitting(delivery.stored for delivery in popped.deliveries)
             del popped.deliveries[min(want, fitting) :]
@@ -161,7 +219,7 @@ class Taker:
 
     def _is_filled(self, view: QueueView, got: Popped, until_ms: int) -> bool:
         is_late = bool(got.deliveries) and self._runtime.uptime() > until_ms
-        return got.is_full or is_late or len(got.deliveries) >= view.ask.max_messages
+        return HeldBack.SPACE in got.held_back or is_late or len(got.deliveries) >= view.ask.max_messages
 
     def _tell(self, view: QueueView, deliveries: Sequence[Delivery]) -> None:
         topic, group, whose = view.topic, view.group, view.cursor.consumer
@@ -199,17 +257,19 @@ class Taker:
             return self._claim(view, want)
         picked = self._claimer.within_reach(view, want)
         allowed = self._throttle.take(group_view, rate, picked.count)
-        popped = Popped(is_limited=picked.is_limited)
+        by_cap = picked.held_back & HeldBack.CAP
+        popped = Popped(held_back=by_cap)
         try:
             if allowed:
                 popped = self._claim(view, min(allowed, want))
-                popped.is_limited = popped.is_limited or picked.is_limited
+                popped.held_back |= by_cap
         except StoreUnavailable:
             allowed = 0 if view.ask.attempt_id else allowed  # keeps the permits of what it may have leased
             raise
         finally:
             self._throttle.give_back(group_view, allowed - len(popped.deliveries))
         if allowed < picked.count:
+            popped.held_back |= HeldBack.RATE
             popped.retry_after_ms = self._throttle.next_in_ms(group_view, rate)
         return popped
 
@@ -227,7 +287,7 @@ class Taker:
                     raise  # a repeat would also return what this claim may have leased
                 return Popped(_in_order(view, deliveries, in_turn))
             try:
-                delivered, has_missing = self._deliverer.deliver(view, claimed)
+                delivered, has_missing = self._deliverer.deliver(view, claimed) if claimed.leases else ([], False)
             except StoreUnavailable as trouble:
                 if view.ask.attempt_id:  # a repeat would also return the messages that could not be given back
                     raise
@@ -235,11 +295,10 @@ class Taker:
             deliveries += delivered
             in_turn += claimed.in_turn
             view.delivered |= {delivery.stored.offset for delivery in delivered}
-            is_partial = claimed.is_partial and bool(claimed.leases)
+            has_more = HeldBack.ONE_WRITE in claimed.held_back and bool(claimed.leases)
             is_enough = len(deliveries) == want or view.is_over(self._runtime.uptime())
-            if is_enough or not (is_partial or has_missing):
-                is_limited, is_full = claimed.is_limited, claimed.is_full
-                return Popped(_in_order(view, deliveries, in_turn), is_limited=is_limited, is_full=is_full)
+            if is_enough or not (has_more or has_missing):
+                return Popped(_in_order(view, deliveries, in_turn), held_back=claimed.held_back)
             view.space, view.riding = view.space.after(delivery.stored for delivery in delivered), None
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:
@@ -256,8 +315,6 @@ class Taker:
 def _in_order_of_age(group_view: GroupView, now: int) -> Collection[QueueView]:
     """The queues, those whose first message has waited longest before others where looking for what can be delivered
     takes steps of a filter: they may not suffice for all queues."""
-    if not (group_view.group.is_by_key and group_view.group.filter):
-        return group_view.queues.values()
     return sorted(group_view.queues.values(), key=lambda view: view.waiting_since(now) or now)
 
 

@@ -56,12 +56,13 @@ class Tour:
         if self.is_over(topic):
             self.seen, self.failed, self.trouble = set(), set(), None
             self.is_held = self.is_limited = False
-        self.ready_at = {queue: ms for queue, ms in self.ready_at.items() if queue < topic.readers}  # others have left
+        readers = topic.readers
+        self.ready_at = {queue: ms for queue, ms in self.ready_at.items() if queue < readers}  # others have left
         self.width = self.width * WIDENED if self.seen else LOOKED_AT
-        if is_told or topic.readers <= LOOKED_AT or compares_all(topic, ask):
-            chosen = [*range(topic.readers)]
+        if is_told or readers <= LOOKED_AT or compares_all(topic, ask):
+            chosen = [*range(readers)]
         else:
-            chosen = sorted(self._chosen(topic.readers))
+            chosen = sorted(self._chosen(readers))
         self.seen.update(chosen)
         self.home = None
         return chosen

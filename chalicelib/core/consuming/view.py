@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import field
 
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
-from chalicelib.core.base.records import mutable
+from chalicelib.core.base.records import mutable, record
 from chalicelib.core.base.response_size import Space
 from chalicelib.core.catalogue.filters import Steps
 from chalicelib.core.catalogue.group import Group
@@ -15,7 +15,7 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import ReceiptBatch, assume
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.log.reader import Want, entries, stored_at
+from chalicelib.core.log.reader import Want, entries
 from chalicelib.core.log.segment import Entry, Segment
 from chalicelib.core.table.writes import Item
 
@@ -24,6 +24,25 @@ FILTERING_MS = SECOND_MS
 FILTERING_STEPS = 1 << 17
 """Steps of a filter that a pop takes at each of its looks, over all queues: a tenth of a second. The message at which
 they are used up is judged to the end, by its own limit; those behind it are left to the next look."""
+
+
+@record
+class Ahead:
+    """The log as read, seen from the cursor's `next` on. `end`: its end, or that of what the group's `delay_ms` lets it
+    take, and not before `next`. `ripe_at_ms`: when the first message is to be taken that `delay_ms` holds back; 0: none
+    is known. `first_at_ms`: when the next message was stored, `oldest_ms`: when the oldest was; None: there is none.
+    `least_end_ms`: when the first time to live of a message may be over; None: none has one. `wire_bytes`: the size of
+    all entries in a response. `has_purged`: whether messages may have been sent before the group was purged.
+    `is_mortal`: whether any message that was read has a time to live, ahead or not."""
+
+    end: int
+    ripe_at_ms: int = 0
+    first_at_ms: int | None = None
+    oldest_ms: int | None = None
+    least_end_ms: int | None = None
+    wire_bytes: int = 0
+    has_purged: bool = False
+    is_mortal: bool = False
 
 
 @mutable
@@ -55,28 +74,48 @@ class QueueView:
     """When its first delayed message is due; None: there is none, or the look was not at this queue."""
     trouble: StoreUnavailable | None = None
     """Why the pop leaves it: its log could not be read, or a claim or promotion there failed."""
+    known_ahead: Ahead | None = None
+    """None: the log or the cursor is another since the last walk along it."""
+
+    @property
+    def ahead(self) -> Ahead:
+        self.known_ahead = self.known_ahead or self._walked()
+        return self.known_ahead
 
     @property
     def end(self) -> int:
-        """The end of the log as read, or of what the group's `delay_ms` lets it take."""
-        return max(self.cursor.next, self._unripe()[0])
-
-    @property
-    def ripe_at_ms(self) -> int:
-        """When the first message is to be taken that the group's `delay_ms` holds back. 0: none is known."""
-        return self._unripe()[1]
+        return self.ahead.end
 
     def is_ripe(self, stored_at_ms: int) -> bool:
         """Whether the group's `delay_ms` is over for what was stored then."""
         return stored_at_ms + self.group.delay_ms <= self.at_ms
 
-    def _unripe(self) -> tuple[int, int]:
-        """The first offset that is not to be taken yet, and when it is; without one, the end of the chain and 0."""
-        if self.group.delay_ms:
-            for first, entry in entries(self.chain):
-                if first + entry.count > self.cursor.next and not self.is_ripe(entry.stored_at_ms):
-                    return first, entry.stored_at_ms + self.group.delay_ms
-        return self.chain[-1].end if self.chain else 0, 0
+    def _walked(self) -> Ahead:
+        """The one walk along the log."""
+        start, delay_ms, purged_at_ms = self.cursor.next, self.group.delay_ms, self.cursor.purged_at_ms
+        end, ripe_at_ms, size, has_purged, is_mortal = None, 0, 0, False, False
+        stored: list[int] = []
+        ends: list[int] = []
+        for first, entry in entries(self.chain):
+            is_mortal = is_mortal or entry.least_ttl_ms is not None
+            if first + entry.count <= start:
+                continue
+            if delay_ms and end is None and not self.is_ripe(entry.stored_at_ms):
+                end, ripe_at_ms = first, entry.stored_at_ms + delay_ms
+            stored.append(entry.stored_at_ms)
+            size += entry.wire_bytes
+            if entry.least_ttl_ms is not None:
+                ends.append(entry.stored_at_ms + entry.least_ttl_ms)
+            has_purged = has_purged or (purged_at_ms is not None and entry.may_be_purged(purged_at_ms))
+        if end is None:
+            end = self.chain[-1].end if self.chain else start
+        first_at_ms, oldest_ms = (stored[0], min(stored)) if stored else (None, None)
+        least_end_ms = min(ends, default=None)
+        return Ahead(max(start, end), ripe_at_ms, first_at_ms, oldest_ms, least_end_ms, size, has_purged, is_mortal)
+
+    def saw(self, chain: list[Segment]) -> None:
+        """Records the log as read for the cursor's position."""
+        self.chain, self.is_read, self.is_moved, self.known_ahead = chain, True, False, None
 
     def want(self, count: int) -> Want:
         return want(self.topic, self.queue, self.cursor, count)
@@ -86,7 +125,7 @@ class QueueView:
         if cursor is None:
             raise GroupNotFound(f"topic '{self.topic.name}' has no group '{self.group.name}' any more")
         self.is_moved = self.is_moved or cursor.epoch != self.cursor.epoch
-        self.cursor = cursor
+        self.cursor, self.known_ahead = cursor, None
         if self.riding:
             self.riding.cursor = cursor
 
@@ -98,15 +137,17 @@ class QueueView:
 
     def waiting_since(self, now: int) -> int | None:
         """Since when the first ready message is ready, or None without one."""
-        since = [lease.deadline for lease in self.cursor.due(now)]
-        since += [page.due for page in self.cursor.pages.values() if page.due <= now]
-        if self.end > self.cursor.next:
-            since.append(stored_at(self.chain, self.cursor.next) + self.group.delay_ms)
+        cursor, ahead = self.cursor, self.ahead
+        since = [lease.deadline for lease in cursor.due(now)] if cursor.leases else []
+        since += [page.due for page in cursor.pages.values() if page.due <= now]
+        if ahead.end > cursor.next:
+            since.append((ahead.first_at_ms or 0) + self.group.delay_ms)
         return min(since, default=None)
 
     def takeable_since(self, now: int) -> int | None:
         """The same, but None as long as the queue is left to consumers of another zone."""
-        return None if self.left_until_ms(now) > now else self.waiting_since(now)
+        is_left = self.ask.zone is not None and self.left_until_ms(now) > now
+        return None if is_left else self.waiting_since(now)
 
     @property
     def zone(self) -> str | None:
@@ -116,8 +157,11 @@ class QueueView:
     def left_until_ms(self, now: int) -> int:
         """Until when ready messages are left to consumers of the queue's zone; 0: they are not. It is a preference:
         what keeps two claims apart is the cursor."""
-        zone = None if self.zone is None else self.topic.known_zones.zone_of(self.queue)
-        if zone in (None, self.zone):
+        own = self.zone
+        if own is None:
+            return 0
+        zone = self.topic.known_zones.zone_of(self.queue)
+        if zone in (None, own):
             return 0
         popped_in, popped_at_ms = self.cursor.last_zone or (zone, 0)
         if popped_in != zone and now - popped_at_ms < TAKEN_OVER_MS:
@@ -126,14 +170,14 @@ class QueueView:
 
     def would_create(self, now: int) -> bool:
         """Whether a claim would make the cursor."""
-        return not self.cursor.stands and self.waiting_since(now) is not None
+        return not self.cursor.exists and self.waiting_since(now) is not None
 
     def instants_after(self, at_ms: int) -> list[int]:
         """When something more may be ready, as far as is known."""
         instants = [] if self.waits_until_ms is None else [self.waits_until_ms]
         instants += [lease.deadline for lease in self.cursor.owing]
         instants += [page.due for page in self.cursor.pages.values()]
-        instants += [self.left_until_ms(at_ms), self.ripe_at_ms]
+        instants += [self.left_until_ms(at_ms) if self.ask.zone is not None else 0, self.ahead.ripe_at_ms]
         return [ms for ms in instants if ms > at_ms]
 
     @property
@@ -143,12 +187,18 @@ class QueueView:
 
     @property
     def is_outrun(self) -> bool:
-        """Whether others have taken all that was read of the log, which goes on behind that."""
-        return bool(self.chain) and self.chain[-1].is_sealed and self.chain[-1].end <= self.cursor.next
+        """Whether others have taken all that was read of the log, which goes on behind that, or the log was read for
+        the cursor before a reset."""
+        last = self.chain[-1] if self.chain else None
+        return self.is_moved or (last is not None and last.end <= self.cursor.next and last.is_sealed)
 
     def is_plain(self, now: int) -> bool:
         """Whether the group gets all messages ahead of the cursor."""
-        return not self.is_past_retention(now) and not any(self.is_doubtful(entry, now) for entry in self._ahead())
+        ahead = self.ahead
+        if self.group.filter is not None or ahead.has_purged:
+            return False
+        has_expired = ahead.least_end_ms is not None and ahead.least_end_ms <= now
+        return not has_expired and not self.is_past_retention(now)
 
     def is_doubtful(self, entry: Entry, now: int) -> bool:
         """Whether the group may not get all messages of an entry, apart from the retention of the topic."""
@@ -158,22 +208,18 @@ class QueueView:
     @property
     def has_purged(self) -> bool:
         """Whether messages ahead of the cursor may have been sent before the group was purged."""
-        return any(entry.may_be_purged(self.cursor.purged_at_ms) for entry in self._ahead())
+        return self.ahead.has_purged
 
     def is_past_retention(self, now: int) -> bool:
         """Whether messages ahead of the cursor have expired by the retention of the topic, or are removed: then what
         lies before them has expired too."""
-        expired_ms = self.topic.expired_ms(now)
-        return self.begins_behind or any(entry.stored_at_ms <= expired_ms for entry in self._ahead())
-
-    def _ahead(self) -> Iterator[Entry]:
-        return (entry for first, entry in entries(self.chain) if first + entry.count > self.cursor.next)
+        oldest_ms = self.ahead.oldest_ms
+        return self.begins_behind or (oldest_ms is not None and oldest_ms <= self.topic.expired_ms(now))
 
     @property
     def is_sifted(self) -> bool:
         """Whether messages ahead are judged one by one: by a filter, their own time to live, or a purge."""
-        is_mortal = any(entry.least_ttl_ms is not None for _, entry in entries(self.chain))
-        return self.group.filter is not None or is_mortal or self.has_purged
+        return self.group.filter is not None or self.ahead.is_mortal or self.has_purged
 
     @property
     def takes_steps(self) -> bool:

@@ -5,7 +5,7 @@ where a look at several queues takes too long, their logs are read one by one.""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import InvalidField, StoreUnavailable
@@ -63,7 +63,7 @@ class ViewReader:
         is_recent = self._catalogue.seen_group(topic, group_name, SETTINGS_AGE_MS_MAX) is not None and not strong
         of_group = _reads(topic, group_name, known, ask, pages, is_recent, strong)
         of_logs = self._reader.guess(self._guess(topic, known, ask, looked_at))
-        of_delays = self._promoter.glances(topic, looked_at)
+        of_delays = self._promoter.glances(topic, looked_at) if topic.delays else []
         is_hurried = not is_patient and len(looked_at) > 1
         answers = self._answers(of_group, [*of_logs, *of_delays], is_hurried)
         items = [item for answer in answers[: len(of_group)] for item in answer]
@@ -77,7 +77,8 @@ class ViewReader:
         self._read_logs(looked, of_logs, bool(of_delays), answers[len(of_group) :], is_hurried)
         if not is_told and any(view.would_create(at_ms) for view in looked):  # if the group is still there
             return self.read(topic, group_name, ask, looked_at, strong=True, is_patient=is_patient)
-        return GroupView(topic, group, ask, queues, _window(group, items), at_ms)
+        window = _window(group, items) if group.rate_limit else None
+        return GroupView(topic, group, ask, queues, window, at_ms)
 
     def place(self, topic: Topic, group_name: str, ask: Pop) -> Place:
         """Where a pop waits. Before the group is known, each consumer is on its own."""
@@ -94,8 +95,7 @@ class ViewReader:
 
     def read_log(self, view: QueueView, strong: bool = False) -> None:
         """Raises StoreUnavailable."""
-        view.chain = self._reader.chains([view.want(view.ask.max_messages)], strong=strong)[0]
-        view.is_read = True
+        view.saw(self._reader.chains([view.want(view.ask.max_messages)], strong=strong)[0])
 
     def _answers(self, of_group: Sequence[Read], beside: Sequence[Read], is_hurried: bool) -> list[list[Item]]:
         """The answers to all reads, or to those of the group alone, since others take too long."""
@@ -130,8 +130,9 @@ class ViewReader:
         seen, is_first = Seen(), bool(answers) or not (of_logs or is_delaying)
         if answers:
             self._reader.learn(seen, of_logs, answers[: len(of_logs)])
-            for view, due_ms in zip(views, first_due(answers[len(of_logs) :]), strict=False):
-                view.waits_until_ms = due_ms
+            if is_delaying:
+                for view, due_ms in zip(views, first_due(answers[len(of_logs) :]), strict=False):
+                    view.waits_until_ms = due_ms
         if is_hurried:
             self._read_readable(views, seen, is_first)
         else:
@@ -140,7 +141,7 @@ class ViewReader:
     def _read_together(self, views: Sequence[QueueView], seen: Seen) -> None:
         chains = self._reader.chains([view.want(view.ask.max_messages) for view in views], seen)
         for view, chain in zip(views, chains, strict=True):
-            view.chain, view.is_read = chain, True
+            view.saw(chain)
 
     def _read_readable(self, views: Sequence[QueueView], seen: Seen, is_first: bool) -> None:
         """Reads the logs together, or one by one, and notes where that fails. `is_first`: nothing has failed yet."""
@@ -169,8 +170,7 @@ class ViewReader:
         glances = self._promoter.glances(view.topic, [view.queue])
         if glances and view.waits_until_ms is None:
             view.waits_until_ms = first_due(self._store.read(glances))[0]
-        view.chain = self._reader.chains([view.want(view.ask.max_messages)], seen)[0]
-        view.is_read = True
+        view.saw(self._reader.chains([view.want(view.ask.max_messages)], seen)[0])
 
     def _guess(self, topic: Topic, known: Group | None, ask: Pop, queues: Iterable[int]) -> list[Want]:
         if known is None:
@@ -196,12 +196,12 @@ class ViewReader:
         known: Group | None,
         items: list[Item],
         ask: Pop,
-        pages: Collection[int],
+        pages: Sequence[int],
         strong: bool,
     ) -> list[Cursor] | None:
         """The cursors of the queues in these pages, in a broadcast group those of this consumer. None: they are to be
         read again."""
-        queues = [queue for queue in range(topic.readers) if keys.page_of(queue) in pages]
+        queues = [queue for page in pages for queue in keys.queues_of(page, topic.readers)]
         if not group.is_broadcast:
             is_limited_anew = known is not None and 0 not in pages and group.rate_limit and not known.rate_limit
             if known and (known.is_broadcast or (0 not in pages and known.id != group.id) or is_limited_anew):
@@ -226,6 +226,8 @@ def _window(group: Group, items: list[Item]) -> Item | None:
 def _pages(topic: Topic, known: Group | None, ask: Pop, looked_at: Iterable[int]) -> list[int]:
     """The pages to read for a look at these queues. Where a consumer has cursors of its own, the newest of all tells
     whether it was forgotten; an attempt is repeated in whichever queue it took from."""
+    if topic.readers <= keys.CURSORS_IN_PAGE:
+        return [0]
     if ask.attempt_id is not None or (known and known.is_broadcast):
         return [*range(keys.page_of(topic.readers - 1) + 1)]
     pages = {keys.page_of(queue) for queue in looked_at}

@@ -81,9 +81,6 @@ class Waiters:
     @contextmanager
     def waiting(self, place: Place, wait_ms: int) -> Iterator[Waiter]:
         waiter = Waiter(self._runtime, wait_ms)
-        if not wait_ms:
-            yield waiter
-            return
         with self._lock:
             self._waiting.setdefault(place.topic_id, {}).setdefault(place, []).append(waiter)
         try:

@@ -1,15 +1,13 @@
-"""The consumers of a broadcast group. Each has its own cursors; consumers that are idle for long are forgotten.
+"""The consumers of a broadcast group. Each has its own cursors; the group drops consumers that are idle for long.
 
 `at` of a cursor is the instant of a pop. The newest of a consumer's cursors records its last pop from any queue. If
 that is over an hour old (`PRESENCE_MS`), a pop updates it on the newest cursor. This cursor therefore decides whether
-the consumer returned in time: forgetting removes it first, on condition that it is unchanged, and the consumer's other
-cursors after it. Those have been idle even longer, so any caller that finds only them removes them. (If clocks differ,
-a consumer that returns at just that time may keep its place in some queues and begin again in others.) A removed cursor
-begins at the group's start again.
-
-A cursor that counts dead letters, which stay, is not removed: it returns to the start, without an `at`, and learns of
-the group's purge when its consumer returns. A cursor's first epoch is the instant of its creation, so no old receipt
-and no late write fits the cursors of a returned consumer.
+the consumer returned in time: dropping a consumer removes this cursor first, if it is unchanged, and then the others.
+Those have been idle even longer, so any caller that finds only them removes them. (If clocks differ, a consumer that
+returns at just that time may keep its place in some queues and begin again in others.) A removed cursor begins at the
+group's start again. A cursor that counts dead letters, which stay, is not removed but reset to the start, without an
+`at`; it gets the group's purge when its consumer returns. A cursor's first epoch is the instant of its creation, so no
+old receipt and no late write fits the cursors of a returned consumer.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from chalicelib.core.table.writes import Absent, Equals, Guard, Item, Refused, R
 
 PRESENCE_MS = HOUR_MS
 """How far the recorded last pop of a consumer may lag while its pops return nothing, which saves a write for each. The
-consumer may be forgotten early by as much."""
+group may drop the consumer early by as much."""
 MOVED_TOGETHER_MAX = 100
-"""Cursors that a reset, or forgetting consumers, writes in parallel."""
+"""Cursors that a reset, or dropping consumers, writes in parallel."""
 
 
 def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:
@@ -42,13 +40,13 @@ def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:
 
 
 def newest(cursors: Iterable[Cursor]) -> Cursor | None:
-    """The cursor that records the consumer's last pop, or None if it never popped or is forgotten."""
+    """The cursor that records the consumer's last pop, or None if it never popped or was dropped."""
     noted = [cursor for cursor in cursors if cursor.last_pop_at_ms is not None]
     return max(noted, key=lambda cursor: (cursor.last_pop_at_ms or 0, cursor.key), default=None)
 
 
 def is_idle(last: Cursor, now: int) -> bool:
-    """Whether the consumer with this newest cursor is to be forgotten."""
+    """Whether to drop the consumer with this newest cursor."""
     return now - (last.last_pop_at_ms or 0) > IDLE_CONSUMER_MS
 
 
@@ -95,14 +93,14 @@ class Consumers:
     def admitted(
         self, group: Group, consumer_id: str, cursors: Sequence[Cursor], is_current: bool
     ) -> list[Cursor] | None:
-        """The cursors from which a pop of this consumer continues, new ones in the form in which it creates them.
-        Forgets a consumer that was idle for too long, and notes the pop if the last one was noted long ago. None: read
-        the cursors again, since the consumer is forgotten, another call changed them, or this was not `is_current`."""
+        """The cursors from which a pop of this consumer continues, with new ones ready to be created. Drops a consumer
+        that was idle for too long, and records the pop if the last record is old. None: read the cursors again, since
+        the consumer was dropped, another call changed them, or they were not `is_current`."""
         now = self._runtime.now()
         last = newest(cursors)
         if last and is_idle(last, now):
             if is_current:
-                self._forget(group, [cursor for cursor in cursors if cursor.stands], last)
+                self._forget(group, [cursor for cursor in cursors if cursor.exists], last)
             return None
         outdated = [cursor for cursor in cursors if cursor.purged_at_ms != group.purged_at_ms]
         if last is None and outdated:  # resets have left them alone
@@ -113,10 +111,10 @@ class Consumers:
                 self._store.write(note(last, now))
             except Refused:
                 return None
-        return [cursor.to_be_made(now, now, consumer_id) for cursor in cursors]
+        return [cursor.as_created(now, now, consumer_id) for cursor in cursors]
 
     def forget_idle(self, topic: Topic, group: Group, now: int) -> int:
-        """Forgets consumers that have not popped for `IDLE_CONSUMER_MS`. Returns how many."""
+        """Drops consumers that have not popped for `IDLE_CONSUMER_MS`. Returns how many."""
         forgotten = 0
         for cursors in by_consumer(self.all(topic, group)):
             last = newest(cursors)
@@ -133,8 +131,8 @@ class Consumers:
         return [Cursor.of(item) for items in answers for item in items]
 
     def move(self, moving: Sequence[tuple[Cursor, int]], purged_at_ms: int | None = None) -> None:
-        """Resets each of these cursors to an offset, but not those of consumers that are forgotten meanwhile. Consumers
-        of a broadcast group that appear meanwhile begin at the start. `purged_at_ms`: of a purge, which leaves cursors
+        """Resets each of these cursors to an offset, except those of consumers that are dropped meanwhile. Consumers of
+        a broadcast group that appear meanwhile begin at the start. `purged_at_ms`: of a purge, which leaves cursors
         that a later one has moved."""
         moving = list(moving)
         while moving:
@@ -145,11 +143,11 @@ class Consumers:
                 if purged_at_ms is None or (cursor.purged_at_ms or 0) <= purged_at_ms
             ]
             writes = [
-                reset(cursor, offset, purged_at_ms) if cursor.stands else create(cursor) for cursor, offset in batch
+                reset(cursor, offset, purged_at_ms) if cursor.exists else create(cursor) for cursor, offset in batch
             ]
             for (cursor, offset), outcome in zip(batch, self._each(writes), strict=True):
                 item = outcome.before if isinstance(outcome, Refused) else outcome
-                is_done = cursor.stands and not isinstance(outcome, Refused)
+                is_done = cursor.exists and not isinstance(outcome, Refused)
                 if is_done:
                     self._retries.forget(cursor)
                 elif item:
@@ -172,11 +170,11 @@ class Consumers:
             if last and not is_idle(last, now):
                 cursors = completed(group, range(topic.readers), own, last.consumer)
                 at_ms, by = last.last_pop_at_ms, last.last_consumer_id
-                moving += [(cursors[queue].to_be_made(now, at_ms, by), offset) for queue, offset in targets.items()]
+                moving += [(cursors[queue].as_created(now, at_ms, by), offset) for queue, offset in targets.items()]
         return moving
 
     def _forget(self, group: Group, cursors: Sequence[Cursor], last: Cursor) -> bool:
-        """Whether the consumer is now forgotten. If not, it has returned."""
+        """Whether the consumer is now dropped. If not, it has returned."""
         return self._remove(group, [last]) and self._remove(group, [cursor for cursor in cursors if cursor is not last])
 
     def _remove(self, group: Group, cursors: Sequence[Cursor]) -> bool:

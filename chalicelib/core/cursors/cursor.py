@@ -2,7 +2,9 @@
 
 Taking messages needs no compare-and-swap: each claim takes `count` messages from the current `next`, unless that would
 pass the end of the log that the claimer has read.
-"""
+
+The pages of a group: its settings and its cursors, those of 16 queues in each. A page may be empty, before any claim
+in its queues."""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -17,13 +20,26 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.lease import PARKED, SET_ASIDE_UNTIL_MS, Lease
-from chalicelib.core.store import Keys, Store
+from chalicelib.core.store import Keys, Range, Store
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key, Path, key_of
 
+
+def pages_of(topic: Topic, name: str, strong: bool = False) -> list[Range]:
+    """The reads of all pages of a group, including those of queues that have left the topic."""
+    partitions = keys.group_partitions(topic.id, name, topic.most)
+    return [Range(partition, keys.FIRST, keys.LAST, strong=strong) for partition in partitions]
+
+
+def joined(pages: Sequence[Sequence[Range]], answers: Iterable[Sequence[Item]]) -> list[list[Item]]:
+    """The items of each group. `answers`: the results of their reads, in order."""
+    left = iter(answers)
+    return [[item for items in islice(left, len(own)) for item in items] for own in pages]
+
+
 LEASES_FEW = 64
-"""With at most this many leases a cursor needs no removal and no retry page: `INERT_MAX` and twice `PARKED_MAX` are not
-less."""
+"""A cursor with at most this many leases needs no removal and no retry page: `INERT_MAX` and twice `PARKED_MAX` are at
+least this."""
 
 
 class Standing(Enum):
@@ -64,8 +80,8 @@ class RetryPage:
 
 class _Sorted(NamedTuple):
     """The leases of a cursor. `owing`: those that owe messages, in offset order. `soonest`: the one of them that ends
-    first. `inert`: the others. `leased`, `parked`, `aside`: how many messages those with a holder, those that wait for
-    their retry, and those set aside owe."""
+    first. `inert`: the others. `leased`, `parked`, `aside`: how many messages are leased, wait for a retry, or are set
+    aside."""
 
     owing: list[Lease]
     inert: list[Lease]
@@ -75,8 +91,11 @@ class _Sorted(NamedTuple):
     aside: int
 
 
+_NO_LEASES = _Sorted([], [], None, 0, 0, 0)
+
+
 class Decoded(Mapping[str, Lease]):
-    """The leases of an item by token, each decoded when it is asked for: an ack asks for one of thousands."""
+    """The leases of an item by token, each decoded on access: an ack needs one of thousands."""
 
     def __init__(self, listed: Mapping[str, list[Any]]) -> None:
         self._listed = listed
@@ -115,11 +134,11 @@ class Cursor:
     last_zone: tuple[str, int] | None = None
     """The zone of the last claim that named one, and when it was."""
     purged_at_ms: int | None = None
-    """What was sent by then and has waited is not delivered."""
+    """Messages that were sent by then and waited are not delivered."""
     returns: int = 0
-    """Counts the transactions that brought dead messages back: redrives, and those of move tasks."""
-    stands: bool = True
-    """False: the item does not exist, since there was no pop yet."""
+    """Counts the transactions that brought dead messages back: those of redrives and of move tasks."""
+    exists: bool = True
+    """False: the item does not exist, since no pop has created it."""
 
     @classmethod
     def of(cls, item: Item) -> Cursor:
@@ -127,7 +146,7 @@ class Cursor:
             key_of(item),
             item["epoch"],
             item["next"][0],
-            Decoded(item["leases"]),
+            Decoded(item["leases"]) if item["leases"] else {},
             item.get("segment"),
             item.get("at"),
             item.get("by") or None,
@@ -146,26 +165,28 @@ class Cursor:
 
     @classmethod
     def fresh(cls, key: Key, start: int, purged_at_ms: int | None = None) -> Cursor:
-        return cls(key, 0, start, {}, purged_at_ms=purged_at_ms, stands=False)
+        return cls(key, 0, start, {}, purged_at_ms=purged_at_ms, exists=False)
 
-    def to_be_made(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
-        """The same; a new cursor in the form in which it is created for a consumer of a broadcast group."""
+    def as_created(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
+        """The same cursor, ready to be created for a consumer of a broadcast group."""
         noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
-        return self if self.stands else noted
+        return self if self.exists else noted
 
-    @property
+    @cached_property
     def consumer(self) -> str:
         """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of(self.key)
 
-    @property
+    @cached_property
     def queue(self) -> int:
         return keys.queue_of(self.key)
 
     @cached_property
     def _sorted(self) -> _Sorted:
-        """At once, and without a call per lease, since a cursor may have thousands and a pop asks for all of this. Most
-        have no marks, so they owe all their messages."""
+        """Sorts them in one pass, without a call per lease, since a cursor may have thousands and a pop needs all of
+        them. Most have no marks, so they owe all their messages."""
+        if not self.leases:
+            return _NO_LEASES
         leases = self.leases.values()
         owing = [lease for lease in leases if not lease.marks or lease.owed]
         inert = [lease for lease in leases if lease.marks and not lease.owed]
@@ -193,13 +214,16 @@ class Cursor:
         return self._sorted.inert
 
     def due(self, now: int) -> list[Lease]:
-        if self._sorted.soonest is None or not self._sorted.soonest.is_due(now):
+        soonest = self._sorted.soonest
+        if soonest is None or not soonest.is_due(now):
             return []
         return [lease for lease in self.owing if lease.is_due(now)]
 
     def needs_tending(self, now: int, max_attempts: int) -> bool:
-        """Whether a claim may have to write something else first: a message was delivered often enough, a retry page is
+        """Whether a claim may have to write something else first: a message has used up its attempts, a retry page is
         due, or there are many leases."""
+        if not (self.leases or self.pages):
+            return False
         if len(self.leases) > LEASES_FEW or any(page.due <= now for page in self.pages.values()):
             return True
         return any(lease.attempt >= max_attempts for lease in self.due(now))
@@ -210,20 +234,24 @@ class Cursor:
 
     def live(self, now: int) -> int:
         """The number of messages leased by consumers."""
-        return self._sorted.leased - sum(len(lease.owed) for lease in self.due(now) if not lease.parked)
+        leased = self._sorted.leased
+        return leased and leased - sum(len(lease.owed) for lease in self.due(now) if not lease.parked)
 
     def retrying(self, now: int) -> int:
         """The number of messages waiting for their retry, including all in pages, some of which may be due."""
-        waiting = self._sorted.parked - sum(len(lease.owed) for lease in self.due(now) if lease.parked)
-        return waiting + sum(page.count for page in self.pages.values())
+        waiting = self._sorted.parked
+        if waiting:
+            waiting -= sum(len(lease.owed) for lease in self.due(now) if lease.parked)
+        return waiting + sum(page.count for page in self.pages.values()) if self.pages else waiting
 
     @property
     def aside(self) -> int:
-        """The number of messages set aside: passed, and not delivered yet."""
+        """The number of messages set aside: skipped, and not delivered yet."""
         return self._sorted.aside
 
     def committed(self, ordered: bool) -> int:
-        """The lowest unsettled offset; it passes messages waiting for a retry after a nack, unless `ordered`."""
+        """The lowest unsettled offset. Unless `ordered`, messages that wait for a retry after a nack do not hold it
+        back."""
         owing = (lease for lease in self.owing if ordered or not lease.parked)
         return min([self.next, *(lease.owed_offsets[0] for lease in owing)])
 
@@ -274,6 +302,6 @@ def standing_cursors_of(group: Group, items: Iterable[Item]) -> list[Cursor]:
 
 
 def read_again(store: Store, wanted: Sequence[Key]) -> list[Cursor | None]:
-    """These cursors as they are now; None: there is none."""
+    """These cursors as they are now, or None for each missing one."""
     answers = store.read([Keys([key], strong=True) for key in wanted]) if wanted else []
     return [Cursor.or_none(items[0] if items else None) for items in answers]

@@ -1,4 +1,4 @@
-"""All changes of a cursor. Parts that touch different leases add up to one conditional write."""
+"""All changes of a cursor. Parts that touch different leases can share one conditional write."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ PRUNED_ALONE_MAX = 40
 
 @record
 class Change:
-    """A part of a write on a cursor; parts that touch different leases add up to one write."""
+    """A part of a write on a cursor. Parts that touch different leases can share one write."""
 
     guards: tuple[Guard, ...] = ()
     effects: tuple[Effect, ...] = ()
     tokens: tuple[str, ...] = ()
     """New tokens, never used before: if one of them exists, the write has landed."""
     prolonged: tuple[Lease, ...] = ()
-    """Leases with their new deadlines: without new tokens, the write has landed if all are so."""
+    """Leases with their new deadlines: without new tokens, the write has landed if all leases have them."""
 
     def __add__(self, other: Change) -> Change:
+        if other is NO_CHANGE:
+            return self
         guards, effects = self.guards + other.guards, self.effects + other.effects
         return Change(guards, effects, self.tokens + other.tokens, self.prolonged + other.prolonged)
 
@@ -46,9 +48,12 @@ class Change:
         return bool(self.effects)
 
 
+NO_CHANGE = Change()
+
+
 def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] = lambda _: None) -> Write:
     """One conditional request for all parts, on the epoch that was read. `recognised` is called when the request fails
-    but finds its effect: for the token of an attempt, that may be the effect of another call."""
+    but its effect exists: for the token of an attempt, another call may have caused it."""
 
     def landed(before: Item) -> bool:
         if not _has_landed(change, before.get("leases", {})):
@@ -89,8 +94,8 @@ def claim(
     passed: Collection[int] = (),
     first_at_ms: int | None = None,
 ) -> Change:
-    """Takes `count` messages from the current `next` on, which `not_beyond` bounds. `passed`: indexes of those that the
-    filter rejects, settled at once. `first_at_ms`: now, if that is to be noted."""
+    """Takes `count` messages from the current `next` on, within the bound of `not_beyond`. `passed`: indexes of the
+    messages that the filter rejects, settled at once. `first_at_ms`: now, if the lease records it."""
     marks = (mark(ACKED, passed),) if passed else ()
     _start, *taken = Lease(token, 0, count, deadline, 1, marks, first_at_ms).listed()
     leased = Change(
@@ -108,7 +113,7 @@ def pass_by(count: int, segment: int | None) -> Change:
 
 
 def set_aside(aside: Lease) -> Change:
-    """Keeps messages that a claim passes, to be delivered later. A repeat of that claim finds `next` moved on."""
+    """Keeps messages that a claim skips, for a later delivery. A repeat of that claim finds that `next` has moved."""
     return Change(
         (writes.SizeBelow(("leases",), LEASES_MAX),), (writes.Set(aside.path, aside.listed()),), (aside.token,)
     )
@@ -120,12 +125,12 @@ def unchanged(leases: Iterable[Lease]) -> Change:
 
 
 def not_beyond(next_at_most: int) -> Change:
-    """Demands that other claims have not moved `next` so far that this one would pass the end as read, or the cap."""
+    """Demands that other claims have not moved `next` so far that this one would exceed the end as read, or the cap."""
     return Change(guards=(writes.AtMost(("next", 0), next_at_most),))
 
 
 def stays_at(cursor: Cursor) -> Change:
-    """Demands that nothing new was taken since."""
+    """Demands that no claim has taken messages since."""
     return Change(guards=(writes.Equals(("next", 0), cursor.next),))
 
 
@@ -134,23 +139,23 @@ def no_claim_since(cursor: Cursor) -> Change:
 
 
 def no_redrive_since(cursor: Cursor) -> Change:
-    """Demands that nothing dead was brought back since: it is taken over like any other due message, so it could exceed
-    the cap unnoticed."""
+    """Demands that no dead message was brought back since: claims take it over like any other due message, so it could
+    exceed the cap unnoticed."""
     is_as_read: Guard = writes.Equals(("returns",), cursor.returns) if cursor.returns else writes.Absent(("returns",))
     return Change(guards=(is_as_read,))
 
 
-def popped(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
-    """Notes a claim. One without a zone leaves the note of the last one with a zone."""
+def note_pop(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
+    """Records a claim. A claim without a zone leaves the record of the last one with a zone."""
     noted = () if zone is None else (writes.Set(("zone",), [zone, now]),)
     by = writes.Set(("by",), consumer_id or "")
     return Change(effects=(writes.Set(("at",), now), by, writes.Add(("claims",), 1), *noted))
 
 
 def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease], has_witness: bool = True) -> Change:
-    """Moves messages of a lease into new ones, by extension, nack or takeover. The size is part of the fence: any ack
-    or move since the read would have made the lease longer. `has_witness`: a lease that has lost all stays, if there
-    are receipts for it."""
+    """Moves messages of a lease into new ones, for an extension, nack or takeover. The fence includes the size: any ack
+    or move since the read would have made the lease longer. `has_witness`: a lease that has lost all its messages stays
+    if receipts for it exist."""
     if (old.parked or not has_witness) and len(indexes) == len(old.owed):
         leave: Effect = writes.Remove(old.path)
     else:
@@ -163,40 +168,42 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease], has_witness: 
 
 
 def prolong(lease: Lease, deadline: int) -> Change:
-    """Sets the deadline of a lease in place. A late repeat finds another deadline than it saw, and changes nothing."""
+    """Sets the deadline of a lease in place. A late repeat finds a different deadline and changes nothing."""
     longer = replace(lease, deadline=deadline)
     return Change(
         guards=(*_fence(lease), *lasts_as_seen(lease).guards),
-        effects=(writes.Set(lease.lasting, deadline), *(writes.Set(lease.aging, age) for age in longer.age)),
+        effects=(writes.Set(lease.deadline_path, deadline), *(writes.Set(lease.age_path, age) for age in longer.age)),
         prolonged=(longer,),
     )
 
 
 def lasts_as_seen(lease: Lease) -> Change:
-    """Demands that nobody has set the deadline since it was read."""
-    return Change(guards=(writes.Equals(lease.lasting, lease.deadline),))
+    """Demands that the deadline has not changed since it was read."""
+    return Change(guards=(writes.Equals(lease.deadline_path, lease.deadline),))
 
 
 def lasts_beyond(lease: Lease, now: int) -> Change:
     """Demands that the lease is not due."""
-    return Change(guards=(writes.AtLeast(lease.lasting, now + 1),))
+    return Change(guards=(writes.AtLeast(lease.deadline_path, now + 1),))
 
 
 def confirm(leases: Iterable[Lease]) -> Change:
-    """Records on leases that a second call of their attempt delivers them: if the first call fails, it can then not
+    """Records on leases that a second call of their attempt delivers them. If the first call fails, it can then not
     give them back."""
     parts = [Change(_fence(lease), (writes.Append(lease.path, [CONFIRMED]),)) for lease in leases]
     return sum(parts, Change())
 
 
 def has_room() -> Change:
-    """Demands room for the leases that settling makes: a few more than claims may have."""
+    """Demands room for the leases that settling creates: a few more than claims may have."""
     return Change(guards=(writes.SizeBelow(("leases",), LEASES_MAX + LEASES_ROOM),))
 
 
 def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = PRUNED_MAX) -> Change:
     """Removes leases that owe nothing: fully acked ones at once, witnesses when they are old or too many. They are
     inert, so any write may remove them at any time. `touched`: tokens that the same write changes."""
+    if not cursor.inert:
+        return NO_CHANGE
     inert = [lease for lease in cursor.inert if lease.token not in touched]
     witnesses = sorted((lease for lease in inert if lease.is_witness), key=lambda lease: -lease.deadline)
     done = [lease for lease in inert if not lease.is_witness]
@@ -206,9 +213,10 @@ def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = P
     return forget([*done, *old][:most])
 
 
-def forget(inert: Iterable[Lease]) -> Change:
+def forget(leases: Sequence[Lease]) -> Change:
     """Removes leases that owe nothing, if they still exist."""
-    leases = list(inert)
+    if not leases:
+        return NO_CHANGE
     guards = tuple(writes.Either(writes.Absent(lease.path), _is_that(lease)) for lease in leases)
     return Change(guards, tuple(writes.Remove(lease.path) for lease in leases))
 
@@ -219,17 +227,18 @@ def _fence(lease: Lease) -> tuple[Guard, ...]:
 
 
 def _marked(lease: Lease, marked: bytes) -> Effect:
-    if lease.is_scribbled:
-        return writes.Set(lease.path, [*lease.tidied().listed(), marked])
+    if lease.has_many_marks:
+        return writes.Set(lease.path, [*lease.compacted().listed(), marked])
     return writes.Append(lease.path, [marked])
 
 
 def _is_that(lease: Lease) -> Guard:
-    """A claim that arrives after its lease was fully acked makes one with the same token again, further on."""
+    """A claim that arrives after its lease was fully acked creates another lease with the same token at a later
+    offset."""
     return writes.Equals((*lease.path, 0), lease.start)
 
 
-def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
+def bury(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
     """Moves messages out of their leases to the dead letters, in one transaction with those, `letters` of which are
     new."""
     change = Change()
@@ -239,19 +248,19 @@ def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Chang
     return change + Change(effects=(writes.Add(("dead",), letters),))
 
 
-def redriven(parked: Sequence[Lease], letters: int) -> Change:
+def redrive(parked: Sequence[Lease], letters: int) -> Change:
     """Brings messages back from the dead letters, `letters` of which the same transaction removes.
 
-    `parked` must owe nothing at or above `next`, and nothing that another lease owes. Once read, this stays true for
-    the epoch: `next` only grows, and a message below it enters a lease only from another lease that owes it, or from
-    its letter, which the transaction demands and removes."""
+    `parked` must owe nothing at or above `next`, and nothing that another lease owes. Once read, this holds for the
+    epoch: `next` only grows, and a message below it enters a lease only from another lease that owes it, or from its
+    letter, which the transaction demands and removes."""
     return _back(parked) + Change(effects=(writes.Add(("dead",), -letters),))
 
 
-def returned(cursor: Cursor, parked: Sequence[Lease]) -> Change:
+def bring_back(cursor: Cursor, parked: Sequence[Lease]) -> Change:
     """Brings dead messages back from a topic, in a transaction that takes their copies out of it.
 
-    `parked`: as of `redriven`. A message that died again after a reset has two copies, so it demands that nothing else
+    `parked`: as of `redrive`. A message that died again after a reset has two copies, so it demands that nothing else
     was brought back since the cursor was read."""
     return no_redrive_since(cursor) + _back(parked)
 
@@ -264,29 +273,29 @@ def _back(parked: Sequence[Lease]) -> Change:
     )
 
 
-def purged(key: Key, letters: int) -> Write:
-    """Counts purged letters, in any epoch: resets do not change the count."""
+def purge(key: Key, letters: int) -> Write:
+    """Subtracts purged letters, in any epoch: resets do not change the count."""
     return Write(key, (writes.Exists(("epoch",)),), (writes.Add(("dead",), -letters),))
 
 
 def ends(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> bool:
-    """Whether acking these messages removes the lease: it owes no others, and need not stay for those it has lost."""
+    """Whether acking these messages removes the lease: it owes no others, and has lost none that it must stay for."""
     return set(lease.owed) <= set(indexes) and not (has_witness and lease.moved)
 
 
 def ack(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> Change:
     """Settles messages of a lease. The last ack removes the lease; earlier ones append a mark, which needs no
-    compare-and-swap, so that consumers of one lease do not hinder each other. Now and then the marks are merged."""
+    compare-and-swap, so that consumers of one lease do not hinder each other. Some writes merge the marks."""
     if ends(lease, indexes, has_witness):
         return Change(_fence(lease), (writes.Remove(lease.path),))
     acked = mark(ACKED, indexes)
-    guards = _fence(lease) if lease.is_scribbled else (_is_that(lease),)
+    guards = _fence(lease) if lease.has_many_marks else (_is_that(lease),)
     return Change(guards, (_marked(lease, acked),))
 
 
 def reset(cursor: Cursor, offset: int, purged_at_ms: int | None = None) -> Write:
     """Moves the cursor and voids its leases and retries; dead letters stay. `purged_at_ms`: of a reset to `now`; any
-    other lifts the last one. It is on the cursor because claims demand the epoch that they have read."""
+    other reset removes it. The cursor holds it because claims demand the epoch that they have read."""
     epoch = cursor.epoch + 1
     purged: Effect = writes.Set(("purged",), purged_at_ms) if purged_at_ms else writes.Remove(("purged",))
     return Write(

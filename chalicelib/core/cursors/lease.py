@@ -1,8 +1,8 @@
-"""A lease: the messages of one queue that one pop took, and what has become of each since.
+"""A lease: the messages of one queue that one pop took, and the state of each.
 
 It is stored in its cursor, under its token, as the list `[start, count, deadline, attempt, age?, mark...]`. It covers
 the offsets from `start` to `start + count`, and *owes* those that no mark names. `age` is a number: the time from the
-first delivery of its messages to `deadline`, in half the bytes of an instant. It is there if a pop wanted it noted.
+first delivery of its messages to `deadline`, in half the bytes of an instant. It is present if the pop asked for it.
 
 Marks are appended and never changed, so marking needs no compare-and-swap: if two marks name one message, the first in
 the list counts. A mark is binary: one letter, then the set of indexes as a little-endian bit mask.
@@ -33,12 +33,12 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.table.writes import Path
 
 MARKS_MAX = 8
-"""Marks of a lease that the next write merges; otherwise single acks would make the cursor heavy."""
+"""A lease with this many marks gets them merged by the next write, so that single acks do not make the cursor heavy."""
 
 ACKED = b"a"
 MOVED = b"m"
 CONFIRMED = ACKED
-"""A mark that names no message: a second call of an attempt delivers the lease as well."""
+"""A mark that names no message: a second call of the attempt also delivers the lease."""
 
 TOKEN_CHARS = 8
 """The part of a token that identifies the pop; extensions and takeovers append `SPLIT_CHARS` random ones."""
@@ -47,15 +47,15 @@ SPLIT_CHARS = 6
 UNKNOWN_MS = 0
 """The deadline of a lease of which only a receipt is known."""
 
-_FATES_KEPT_MAX = 4_096
+_STATES_KEPT_MAX = 4_096
 """Decoded marks cached by one instance: most leases have none, or the same as a moment ago."""
 _LEASES_KEPT_MAX = 16_384
-"""Leases cached by one instance: a cursor with thousands of them differs by one from what it was a moment ago."""
+"""Leases cached by one instance: a cursor with thousands of them mostly changes by one at a time."""
 
 PARKED = "~"
 """The first character of a parked lease's token, and of no pop's token."""
 SET_ASIDE_UNTIL_MS = INSTANT_MS_MAX
-"""The deadline of messages set aside: no clock reaches it, so only a claim that knows their keys takes them."""
+"""The deadline of messages set aside. No clock reaches it, so only a claim that knows their keys takes them."""
 
 
 def mark(letter: bytes, indexes: Iterable[int]) -> bytes:
@@ -66,7 +66,7 @@ def mark(letter: bytes, indexes: Iterable[int]) -> bytes:
 
 
 def runs(indexes: Iterable[int]) -> list[range]:
-    """The indexes as unbroken ranges: a lease covers adjacent offsets, so a split makes one lease per run."""
+    """The indexes as ranges without gaps: a lease covers adjacent offsets, so a split makes one lease per range."""
     unbroken: list[range] = []
     for index in sorted(indexes):
         if unbroken and unbroken[-1].stop == index:
@@ -76,16 +76,16 @@ def runs(indexes: Iterable[int]) -> list[range]:
     return unbroken
 
 
-class Fates(NamedTuple):
-    """The indexes of a lease's messages by their fate."""
+class MessageStates(NamedTuple):
+    """The indexes of a lease's messages by their state."""
 
     owed: tuple[int, ...]
     acked: frozenset[int]
     moved: frozenset[int]
 
 
-@lru_cache(_FATES_KEPT_MAX)
-def _fates(count: int, marks: tuple[bytes, ...]) -> Fates:
+@lru_cache(_STATES_KEPT_MAX)
+def _states(count: int, marks: tuple[bytes, ...]) -> MessageStates:
     """If two marks name one message, the first counts."""
     left, acked, moved = (1 << count) - 1, 0, 0
     for marked in marks:
@@ -95,7 +95,7 @@ def _fates(count: int, marks: tuple[bytes, ...]) -> Fates:
             acked |= fresh
         else:
             moved |= fresh
-    return Fates(tuple(_indexes(left)), frozenset(_indexes(acked)), frozenset(_indexes(moved)))
+    return MessageStates(tuple(_indexes(left)), frozenset(_indexes(acked)), frozenset(_indexes(moved)))
 
 
 def _indexes(mask: int) -> Iterator[int]:
@@ -104,7 +104,7 @@ def _indexes(mask: int) -> Iterator[int]:
 
 @record
 class Lease:
-    """`first_at_ms`: when its messages were first delivered, if that is noted."""
+    """`first_at_ms`: when its messages were first delivered, if that is recorded."""
 
     token: str
     start: int
@@ -117,7 +117,7 @@ class Lease:
     @staticmethod
     @lru_cache(_LEASES_KEPT_MAX)
     def of(token: str, start: int, count: int, deadline: int, attempt: int, *more: Any) -> Lease:
-        """`listed` gives what follows the token."""
+        """`listed`: the elements after the token."""
         if more and isinstance(more[0], int):
             return Lease(token, start, count, deadline, attempt, more[1:], deadline - more[0])
         return Lease(token, start, count, deadline, attempt, more)
@@ -127,7 +127,7 @@ class Lease:
 
     @property
     def age(self) -> tuple[int, ...]:
-        """From the first delivery to the deadline; empty if that is not noted."""
+        """The time from the first delivery to the deadline; empty if that is not recorded."""
         return () if self.first_at_ms is None else (self.deadline - self.first_at_ms,)
 
     @property
@@ -136,16 +136,16 @@ class Lease:
 
     @property
     def size(self) -> int:
-        """Elements of the list: it grows with every mark, so it is the lease's version."""
-        return 4 + len(self.age) + len(self.marks)
+        """The length of the list. Every mark adds to it, so it is the lease's version."""
+        return 4 + (self.first_at_ms is not None) + len(self.marks)
 
     @property
-    def lasting(self) -> Path:
+    def deadline_path(self) -> Path:
         """The path of its deadline."""
         return (*self.path, 2)
 
     @property
-    def aging(self) -> Path:
+    def age_path(self) -> Path:
         """The path of its age, if it has one."""
         return (*self.path, 4)
 
@@ -155,7 +155,7 @@ class Lease:
 
     @property
     def is_aside(self) -> bool:
-        """Whether it holds messages that were passed, and have not been delivered yet."""
+        """Whether it holds messages that were skipped and not delivered yet."""
         return self.deadline == SET_ASIDE_UNTIL_MS
 
     @property
@@ -168,27 +168,27 @@ class Lease:
         return CONFIRMED in self.marks
 
     @property
-    def is_scribbled(self) -> bool:
+    def has_many_marks(self) -> bool:
         """Whether merging its marks would help."""
         return sum(len(marked) > 1 for marked in self.marks) >= MARKS_MAX
 
-    def tidied(self) -> Lease:
+    def compacted(self) -> Lease:
         """The same lease with the same length, and all its marks merged into the first two."""
         told = (mark(ACKED, self.acked), mark(MOVED, self.moved))
         return replace(self, marks=(*told, *[mark(ACKED, ())] * (len(self.marks) - len(told))))
 
     @property
     def acked(self) -> frozenset[int]:
-        return _fates(self.count, self.marks).acked
+        return _states(self.count, self.marks).acked
 
     @property
     def moved(self) -> frozenset[int]:
-        return _fates(self.count, self.marks).moved
+        return _states(self.count, self.marks).moved
 
     @property
     def owed(self) -> tuple[int, ...]:
         """The indexes that are not settled, in order."""
-        return _fates(self.count, self.marks).owed
+        return _states(self.count, self.marks).owed
 
     @property
     def offsets(self) -> range:
@@ -208,18 +208,19 @@ class Lease:
 
 
 def delivery(token: str, attempt: int) -> tuple[str, int]:
-    """What a lease and its extensions share: the name of the pop, and the attempt of the messages."""
+    """The identity that a lease and its extensions share: the name of the pop, and the attempt of the messages."""
     return token[:TOKEN_CHARS], attempt
 
 
 def parked(runtime: Runtime, offsets: range, due: int, attempt: int, first_at_ms: int | None = None) -> Lease:
-    """`attempt`: the deliveries so far. `first_at_ms`: of the first of them, if there was one. The token is new."""
+    """A parked lease with a new token. `attempt`: the deliveries so far. `first_at_ms`: when the first of them was, if
+    any."""
     noted_ms = first_at_ms if attempt else None
     return Lease(_parked_token(runtime), offsets.start, len(offsets), due, attempt, first_at_ms=noted_ms)
 
 
 def set_aside(runtime: Runtime, offsets: Sequence[int]) -> Lease:
-    """One lease for all that a claim passes. `offsets`: ascending, not none."""
+    """One lease for all messages that a claim sets aside. `offsets`: ascending, at least one."""
     start, count = offsets[0], offsets[-1] + 1 - offsets[0]
     taken = {*range(count)} - {offset - start for offset in offsets}
     marks = (mark(MOVED, taken),) if taken else ()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 
-from chalicelib.core.base.fields import Answer, required
+from chalicelib.core.base.fields import Answer, instant, integer, nullable, required, string
 from chalicelib.core.base.message import QUEUE
 from chalicelib.core.base.records import record
-from chalicelib.core.base.schema import instant, integer, nullable, string
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.cursors.broadcast import by_consumer, is_known
 from chalicelib.core.cursors.cursor import Cursor, completed
@@ -31,14 +30,14 @@ class QueueOffsets(Answer):
 class QueueProgress(Answer):
     """How far the group is in one queue.
 
-    committed_offset: The lowest offset that is not settled, by any consumer of a broadcast group; it passes a nacked
-        message, unless the group is ordered.
-    next_offset: The lowest offset that was never taken.
+    committed_offset: The lowest offset that is not settled; in a broadcast group, the lowest of all consumers. Unless
+        the group is ordered, nacked messages do not hold it back.
+    next_offset: The lowest offset that no pop has taken.
     ready: Messages that a pop can take now, including those whose lease expired.
     in_flight: Messages that are leased.
     oldest_ready_at_ms: When the first ready message was stored. Null: none is ready.
-    last_pop_at_ms: When a pop last took messages. Null: none did yet.
-    last_consumer_id: The `consumer_id` of that pop. Null: it gave none, or there was none."""
+    last_pop_at_ms: When a pop last took messages. Null: no pop has yet.
+    last_consumer_id: The `consumer_id` of that pop. Null: there was no such pop, or it gave none."""
 
     _: KW_ONLY
     queue: int = required(QUEUE)
@@ -60,8 +59,8 @@ class QueueProgress(Answer):
 def progress(
     queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int, ripe: int | None = None
 ) -> QueueProgress:
-    """Expired leases, due retries and messages set aside count as ready, but for those that were never delivered and
-    are past the retention. `ripe`: the offset up to which the group's `delay_ms` holds none back. None: there is no
+    """Expired leases, due retries and messages set aside count as ready, except undelivered messages past the
+    retention. `ripe`: the offset from which on the group's `delay_ms` holds messages back. None: the group has no
     delay."""
     due = [lease.owed_offsets for lease in cursor.owing if lease.is_due(now)]
     aside = [offset for lease in cursor.owing if lease.is_aside for offset in lease.owed_offsets if offset >= first]
@@ -112,8 +111,8 @@ def of_group(
     ripe: Sequence[int | None] = (),
 ) -> list[QueueProgress]:
     """The progress of a group in each queue, from all its cursors. A broadcast group without consumers is at the start
-    of its first one. `ripe`: the offset of each queue up to which the group's `delay_ms` holds none back; if it is not
-    given, all count as ready."""
+    of its first one. `ripe`: for each queue, the offset from which on the group's `delay_ms` holds messages back;
+    without it, all count as ready."""
     known = [own for own in by_consumer(cursors) if not group.is_broadcast or is_known(own, now)] or [[]]
     standing = [completed(group, range(len(ends)), own) for own in known]
     queues: list[QueueProgress] = []

@@ -1,4 +1,4 @@
-"""Receipts, with which consumers settle messages. Opaque to clients, signed, versioned.
+"""Receipts, which consumers return to settle messages. Opaque to clients, signed, versioned.
 
 A receipt names a message in a lease: topic and group by incarnation, in a broadcast group the consumer (its hash; else
 empty), the queue, the cursor's epoch, the token, the message's index in the lease and its offset, the lease's `count`
@@ -21,13 +21,14 @@ _NOTED = "4"
 """The version of receipts with `first_at_ms`."""
 _DOMAIN = b"receipt"
 _LEASES_KEPT_MAX = 1_024
-"""Leases whose receipts are read at a time: the receipts of a lease are mostly shown together."""
+"""Leases whose receipts one instance caches while it reads them: clients mostly return the receipts of a lease
+together."""
 
 
 @record
 class Receipt:
-    """`taken_at_ms`: 0 for a pop with an `attempt_id`, whose repeats return the same receipts at another time.
-    `first_at_ms`: as the lease has it."""
+    """`taken_at_ms`: 0 for a pop with an `attempt_id`, since a repeat returns the same receipts at another time.
+    `first_at_ms`: as in the lease."""
 
     topic_id: str
     group_id: str
@@ -52,7 +53,7 @@ def sign(receipt: Receipt, key: bytes) -> str:
 
 
 def sign_each(first: Receipt, offsets: Iterable[int], key: bytes) -> list[str]:
-    """The receipts of these messages of the same lease. What they share is spelled once."""
+    """The receipts of these messages of the same lease. Encodes their common part once."""
     version, noted = (_VERSION, "") if first.first_at_ms is None else (_NOTED, f":{first.first_at_ms}")
     shared = (version, first.topic_id, first.group_id, first.consumer, first.queue, first.epoch, first.token)
     before, after = ":".join(map(str, shared)), f"{first.count}:{first.attempt}:{first.taken_at_ms}{noted}"
@@ -73,7 +74,7 @@ def read(text: str, *keys: bytes) -> Receipt | None:
 
 @lru_cache(_LEASES_KEPT_MAX)
 def _lease(shared: bytes) -> tuple[str, str, str, int, int, str] | None:
-    """What the receipts of a lease begin with."""
+    """The common beginning of a lease's receipts."""
     version, *told = shared.decode().split(":")
     if version not in (_VERSION, _NOTED):
         return None
@@ -95,8 +96,7 @@ class Receipts:
         return sign_each(first, offsets, self._key.of(first.topic_id))
 
     def demand_key(self, topic_id: str) -> None:
-        """Raises StoreUnavailable if the keys are kept elsewhere and cannot be read. One in the table can be, if the
-        table can."""
+        """Raises StoreUnavailable if the keys are stored outside the table and cannot be read."""
         if self._key.is_kept_elsewhere:
             self._key.of(topic_id)
 

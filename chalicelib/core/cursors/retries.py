@@ -1,7 +1,7 @@
-"""Retry pages keep cursors light: retries with a long wait are stored in items of their own until the first is due.
+"""Retry pages keep cursors small: retries with a long wait are stored in items of their own until the first is due.
 
-A cursor records each of its pages under the page's id in `pages`, as `[due, count, low]`. Moving leases into a page and
-back are one transaction each, on the cursor, whose epoch it demands, and on the page, which never changes in between: a
+A cursor records each of its pages under the page's id in `pages`, as `[due, count, low]`. One transaction moves leases
+into a page, and one moves them back. Each demands the cursor's epoch, and the page never changes in between, so a
 message is always in exactly one of them. A reset makes its pages unreachable.
 """
 
@@ -22,9 +22,10 @@ from chalicelib.core.table import writes
 from chalicelib.core.table.writes import Effect, Guard, Item, Refused, Write, key_of
 
 PARKED_MAX = 64
-"""Leases that wait for a retry in the cursor itself: some 2.5 KB. With more, those due last move into a page."""
+"""Leases that wait for a retry in the cursor itself, some 2.5 KB. Beyond this number, those due last move into a
+page."""
 RETRY_PAGE_LEASES = 48
-"""Retries in one page: the condition of the transaction that moves them names each, in 4 KB and 300 operators."""
+"""Retries in one page: the condition of the transaction that moves them names each, within 4 KB and 300 operators."""
 RETRY_PAGES_MAX = 2_000
 """Pages of one cursor, some 35 bytes each."""
 RETRY_SOON_MS = 5 * SECOND_MS
@@ -49,8 +50,8 @@ def surplus(cursor: Cursor, now: int, most: int = PARKED_MAX) -> list[Lease]:
 
 
 def put_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> list[Write]:
-    """Moves the leases into a new page. A transaction. A parked lease only ever gets marks, under a token that is never
-    used again, so its length shows whether it is unchanged."""
+    """Moves the leases into a new page. A transaction. A parked lease only gets marks, and its token is never used
+    again, so its length shows whether it is unchanged."""
     noted: Effect = writes.Set(page.path, page.noted())
     has_map: Guard = writes.Exists(("pages",))
     if not cursor.has_pages:
@@ -97,7 +98,7 @@ class Retries:
         self._store, self._runtime = env.store, env.runtime
 
     def lighten(self, cursor: Cursor) -> Cursor:
-        """Moves retries with a long wait into pages, some more than one call can nack. Only saves cost: failures are
+        """Moves retries with a long wait into pages, more than one call can nack. Only saves cost, so failures are
         ignored."""
         with suppress(StoreUnavailable):
             for _ in range(BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1):
@@ -116,7 +117,8 @@ class Retries:
         return self._written(put_away(cursor, page, leases), after_putting_away(cursor, page, leases))
 
     def bring_back(self, cursor: Cursor, page: RetryPage) -> Cursor | None:
-        """The cursor with the retries of a page, or as it is now if another caller was faster; None: it was deleted."""
+        """The cursor with the retries of a page, or the current cursor if another caller was faster; None: it was
+        deleted."""
         items = self._store.read([Keys([page.key(cursor.key)], strong=True)])[0]
         if not items:
             return read_again(self._store, [cursor.key])[0]
@@ -124,7 +126,7 @@ class Retries:
         return self._written(bring_back(cursor, page, leases), after_bringing_back(cursor, page, leases))
 
     def _written(self, together: Sequence[Write], after: Cursor) -> Cursor | None:
-        """The cursor after a transaction, or as it is if that was refused."""
+        """The cursor after a transaction, or the current one if the transaction was refused."""
         try:
             self._store.write_together(together)
         except Refused as refused:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class DeadLetters:
-    """Any pop may bury. The rest is imported by the first call that needs it, so that no other waits for it."""
+    """Any pop may bury. The first call that needs the rest imports it, so that other calls do not wait for it."""
 
     def __init__(self, env: Env, log: Log, cursors: Cursors, delays: Delays, stored: Callable[[Topic], None]) -> None:
-        """`stored`: is called when messages have moved into a topic."""
+        """`stored`: called when messages have moved into a topic."""
         self.mover = Mover(env, log, delays, stored)
         self.burial = Burial(env, self.mover)
         self._env, self._log, self._cursors, self._delays = env, log, cursors, delays

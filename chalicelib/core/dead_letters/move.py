@@ -1,4 +1,4 @@
-"""Moves dead messages into the topic that their group's `dead_letters` names. They then have no letters.
+"""Moves dead messages into the topic that their group's `dead_letters` names. The group then has no letters for them.
 
 | failure | result |
 | --- | --- |
@@ -26,30 +26,30 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import DELAYS, Topic
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.cursors.cursor_writes import buried, write
+from chalicelib.core.cursors.cursor_writes import bury, write
 from chalicelib.core.cursors.lease import Lease, runs
 from chalicelib.core.delays import Delays
 from chalicelib.core.delays.decision import wait
 from chalicelib.core.log import Log
 from chalicelib.core.log.reader import Want, entries, entry_at, within_reach
 from chalicelib.core.log.segment import Segment
-from chalicelib.core.producing.key_hash import queue_of_key
+from chalicelib.core.producing.queue_choice import queue_of_key
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused, Write
 
 Chosen = list[tuple[Lease, list[int]]]
 
 MOVED_BYTES_MAX = 2 * BODY_BYTES_MAX
-"""Messages that move together, unless one entry has more: an instance has all of them in memory."""
+"""Messages that move together, unless one entry has more, since the instance holds all of them in memory."""
 
 ID, SENT, SOURCE, ORIGIN, COUNT = "sqs:id", "sqs:sent", "sqs:source", "sqs:origin", "sqs:count"
 REASON = "decant.reason"
-"""Properties of a moved message: its first id and when it was first sent, the group that gave it up last and where that
-had it, how often it was delivered in all, and why it was given up."""
+"""Properties of a moved message: its first id, when it was first sent, the last group that gave it up and its place
+there, how often it was delivered in total, and why it was given up."""
 
 
 _LOST_BODY = "the content of this message was lost"
-"""A body that is delivered is not empty."""
+"""A delivered body is not empty."""
 
 
 class Mover:
@@ -60,14 +60,14 @@ class Mover:
         self._stored = stored
 
     def target(self, group: Group) -> Topic | None:
-        """Where the group's dead messages go. None: the topic does not exist."""
+        """The topic of the group's dead messages. None: the topic does not exist."""
         with suppress(TopicNotFound):
             return self._catalogue.topic(group.dead_topic or "")
         return None
 
     def move(self, group: Group, cursor: Cursor, chosen: Chosen, reason: str) -> Chosen:
         """Moves the first of these messages, as many as `MOVED_BYTES_MAX` allows, and returns them. None: a lease has
-        changed, or the topic is gone. A message that the log has dropped only leaves its lease."""
+        changed, or the topic is gone. A message that the log no longer has only leaves its lease."""
         topic = self.target(group)
         if topic is None:
             return []
@@ -84,8 +84,8 @@ class Mover:
     def send(
         self, cursor: Cursor, chosen: Chosen, topic: Topic, messages: Sequence[Message], also: Sequence[Write] = ()
     ) -> None:
-        """Takes the chosen messages out of their leases and stores these in the topic, in one transaction with further
-        writes. Raises Refused, TopicNotFound, StoreUnavailable."""
+        """Takes the chosen messages out of their leases and stores the given messages in the topic, in one transaction
+        with further writes. Raises Refused, TopicNotFound, StoreUnavailable."""
         writers = topic.writers(self._runtime.now())
         placed = [(_queue(message, cursor, writers), message) for message in messages]
         self._write(cursor, chosen, topic, placed, also)
@@ -99,13 +99,13 @@ class Mover:
         placed: Sequence[tuple[int, Message]],
         also: Sequence[Write],
     ) -> None:
-        """That the topic has delayed messages is so already: the write demands that it is this topic."""
+        """The topic already has delayed messages, so the write only demands that it is still this topic."""
         waiting = self._delays.waiting(placed)
         stored = self._delays.entries(topic, waiting) if waiting else []
         waits = [
             wait(topic.id, message.queue, message.due_ms, entry) for message, entry in zip(waiting, stored, strict=True)
         ]
-        leaving = write(cursor, buried(chosen, 0))
+        leaving = write(cursor, bury(chosen, 0))
         self._store.write_together([leaving, topics.begin(topic, DELAYS), *also, *waits])
 
     def _deliver(self, topic: Topic, counts: Counter[int]) -> None:
@@ -117,7 +117,7 @@ class Mover:
             self._stored(topic)
 
     def _read(self, group: Group, cursor: Cursor, chosen: Chosen) -> tuple[Chosen, list[Stored]]:
-        """The first of these messages, and those of them that the log has."""
+        """The first of these messages, and those of them that are in the log."""
         log = keys.log(group.topic_id, cursor.queue)
         wanted = sorted(lease.start + index for lease, indexes in chosen for index in indexes)
         wants = [Want(log, run.start, len(run), None) for run in runs(wanted)]
@@ -135,7 +135,7 @@ class Mover:
         return kept, self._messages(group.topic_id, cursor.queue, chain, reached)
 
     def _messages(self, topic_id: str, queue: int, chain: Sequence[Segment], offsets: Sequence[int]) -> list[Stored]:
-        """One whose payload is gone is `LOST`."""
+        """A message whose payload is missing is `LOST`."""
         wanted = {*offsets}
         placed = [
             (offset, first, entry)
@@ -151,7 +151,7 @@ class Mover:
 
 
 def _moved(stored: Stored, group: Group, attempt: int, reason: str) -> Message:
-    """The message as it is sent to the topic."""
+    """The message to send to the topic."""
     message = stored.message
     properties = {name: value for name, value in message.properties.items() if name != REASON}
     about = {
@@ -166,18 +166,18 @@ def _moved(stored: Stored, group: Group, attempt: int, reason: str) -> Message:
 
 
 def as_new(message: Message) -> Message:
-    """The message without what the moves of dead messages have added."""
+    """The message without the properties that moves of dead messages add."""
     added = {ID, SENT, SOURCE, ORIGIN, COUNT, REASON}
     return _sent_again(message, {n: text for n, text in message.properties.items() if n not in added})
 
 
 def _sent_again(message: Message, properties: dict[str, str]) -> Message:
-    """The message as it was, but that it no longer ends, and asks for no reply."""
+    """The message without its time to live and its request for a reply."""
     return replace(message, properties=properties, ttl_ms=None, correlation_id=None, reply_by_ms=None, sent_at_ms=None)
 
 
 def received_before(message: Message) -> int:
-    """How often the message was delivered before it moved. 0: it did not, or says so as no move does."""
+    """How often the message was delivered before it moved. 0: it did not move, or its property is not from a move."""
     text = message.properties.get(COUNT, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _COUNT_DIGITS_MAX else 0
 
@@ -186,5 +186,6 @@ _COUNT_DIGITS_MAX = 9
 
 
 def _queue(message: Message, cursor: Cursor, queues: int) -> int:
-    """Its key's, or without a key one for all of a queue: so they keep their order."""
+    """The queue of its key. Without a key, one queue for all messages of a source queue, so that they keep their
+    order."""
     return cursor.queue % queues if message.key is None else queue_of_key(message.key, queues)

@@ -15,9 +15,9 @@ from chalicelib.core.base.response_size import Space
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.cursors.cursor_writes import purged
-from chalicelib.core.dead_letters import dead_letter
-from chalicelib.core.dead_letters.dead_letter import DeadLetter
+from chalicelib.core.cursors.cursor_writes import purge
+from chalicelib.core.dead_letters import bury
+from chalicelib.core.dead_letters.bury import DeadLetter
 from chalicelib.core.delays.delayed_messages import DelayedMessages
 from chalicelib.core.log.reader import LogReader, Want, entry_at, wire_bytes, within_reach
 from chalicelib.core.log.segment import Segment
@@ -30,7 +30,7 @@ PURGED_TOGETHER_MAX = 90
 
 
 @record
-class DeadMessage:
+class ListedLetter:
     stored: Stored
     letter: DeadLetter
 
@@ -40,7 +40,7 @@ class DeadLetterQueue:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._reader, self._delayed = env.catalogue, reader, delayed
 
-    def page(self, topic: Topic, name: str, limit: int, token: str | None) -> tuple[list[DeadMessage], str | None]:
+    def page(self, topic: Topic, name: str, limit: int, token: str | None) -> tuple[list[ListedLetter], str | None]:
         """Up to `limit` dead messages by queue and offset, and the token of the next page (None: no more). Fewer if a
         response would not hold them; omits letters whose message the log has dropped. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
@@ -59,7 +59,7 @@ class DeadLetterQueue:
         return [DeadLetter.of(item) for item in items]
 
     def again(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-        """The existing ones of them, read again."""
+        """Those of the letters that still exist, read again."""
         items = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
         return [DeadLetter.of(item) for item in items]
 
@@ -77,11 +77,11 @@ class DeadLetterQueue:
         for text, place in parsed.items():
             entry = entry_at(chains[place[1]], place[2]) if place and place[1:3] in dead else None
             if entry is None or place is None or entry.id != place[0]:
-                raise MessageNotFound(f"message {shown(text)} is not among the dead of group '{group.name}'")
+                raise MessageNotFound(f"message {shown(text)} is not among the dead letters of group '{group.name}'")
         return letters
 
     def purge(self, topic: Topic, name: str) -> int:
-        """Removes the letters while there is time, some of those that are written meanwhile too. Returns how many.
+        """Removes the letters while there is time, and perhaps some that are written meanwhile. Returns how many.
         Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
         return self._purge(topic, group, keys.FIRST, keys.LAST, self._runtime.uptime() + DEAD_MS)
@@ -105,16 +105,16 @@ class DeadLetterQueue:
         """Removes these letters, all counted by one cursor. Returns how many."""
         while letters and self._runtime.uptime() <= until_ms:
             try:
-                self._store.write_together([purged(cursor, len(letters)), *map(dead_letter.remove, letters)])
+                self._store.write_together([purge(cursor, len(letters)), *map(bury.remove, letters)])
                 return len(letters)
             except Refused:
                 self._catalogue.group(topic, group.name)
                 letters = self.again(letters)
         return 0
 
-    def _messages(self, topic: Topic, letters: Sequence[DeadLetter]) -> tuple[list[DeadMessage], Sequence[DeadLetter]]:
-        """The readable messages of the first of these letters, and the letters from the first on for which a response
-        has no room; their messages are not read."""
+    def _messages(self, topic: Topic, letters: Sequence[DeadLetter]) -> tuple[list[ListedLetter], Sequence[DeadLetter]]:
+        """The readable messages of the first of these letters, and the remaining letters that do not fit a response,
+        whose messages it does not read."""
         chains = self._chains(topic, sorted({letter.place for letter in letters}))
         stored: dict[tuple[int, int], Stored] = {}
         left_bytes = RESPONSE_JSON_BYTES_MAX
@@ -131,11 +131,11 @@ class DeadLetterQueue:
                 unread = [letter for letter in letters if letter.place >= cut]
                 break
         placed = ((stored.get(letter.place), letter) for letter in letters)
-        return [DeadMessage(message, letter) for message, letter in placed if message], unread
+        return [ListedLetter(message, letter) for message, letter in placed if message], unread
 
     def _chains(self, topic: Topic, places: Sequence[tuple[int, int]]) -> dict[int, list[Segment]]:
-        """By queue, the segments that hold these sorted places, read as stretches with small gaps. Places missing from
-        a stretch are read by themselves: a removal that has not ended leaves holes in a log."""
+        """By queue, the segments that hold these sorted places, read as ranges with small gaps. It reads places missing
+        from a range separately, since an unfinished removal leaves holes in a log."""
         chains: dict[int, list[Segment]] = {queue: [] for queue, _ in places}
         for in_stretches in (True, False):
             missing = [(queue, offset) for queue, offset in places if not entry_at(chains[queue], offset)]
@@ -167,8 +167,8 @@ def _stretches(places: Sequence[tuple[int, int]]) -> list[tuple[int, range]]:
     return stretches
 
 
-def _fitting(messages: Sequence[DeadMessage]) -> int:
-    """How many of them, with their reasons, fit a response: at least one."""
+def _fitting(messages: Sequence[ListedLetter]) -> int:
+    """How many of the letters fit a response with their reasons: at least one."""
     reasons_bytes = sum(carried_bytes(orjson.dumps(dead.letter.reason)) for dead in messages)
     space = Space(json_bytes=RESPONSE_JSON_BYTES_MAX - reasons_bytes)
     return max(space.fitting(dead.stored for dead in messages), 1)

@@ -1,4 +1,4 @@
-"""Redrives dead messages: their group gets them again as if for the first time."""
+"""Redrives dead messages: their group delivers them again as if for the first time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, read_again
-from chalicelib.core.cursors.cursor_writes import redriven, write
+from chalicelib.core.cursors.cursor_writes import redrive, write
 from chalicelib.core.cursors.lease import parked, runs
-from chalicelib.core.dead_letters import dead_letter
-from chalicelib.core.dead_letters.dead_letter import DeadLetter, RedriveResult
+from chalicelib.core.dead_letters import bury
+from chalicelib.core.dead_letters.bury import DeadLetter, RedriveResult
 from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX, DeadLetterQueue, by_cursor
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Key, Refused
 
 REDRIVEN_LEASES_MAX = LEASES_MAX // 2
-"""With this many leases a cursor accepts no more redriven messages: the remaining room is for consumers. Adjacent
-messages share a lease."""
+"""The most leases of a cursor that accepts redriven messages: the remaining room is for consumers. Adjacent messages
+share a lease."""
 
 
 class Redrive:
@@ -81,13 +81,13 @@ class Redrive:
             chosen, back = choose(cursor, letters, paged)
             if not chosen:
                 return count, True
-            if keys.queue_of(key) >= topic.queues:  # a sweep that sees this lets it be read again, if it has left
+            if keys.queue_of(key) >= topic.queues:  # a sweep that finds this reads the queue again, if it has left
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
             self._agenda.note_ready(topic)
             now = self._runtime.now()
-            change = redriven([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))
+            change = redrive([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))
             try:
-                self._store.write_together([write(cursor, change), *map(dead_letter.remove, chosen)])
+                self._store.write_together([write(cursor, change), *map(bury.remove, chosen)])
             except Refused:
                 letters = self._letters.again(letters)
                 continue
@@ -104,7 +104,7 @@ class Redrive:
 
 
 class Dead(Protocol):
-    """A letter, or the copy of a message in a topic for dead ones."""
+    """A letter, or the copy of a message in a topic for dead messages."""
 
     @property
     def offset(self) -> int: ...
@@ -117,7 +117,7 @@ def choose(cursor: Cursor, letters: Sequence[D], paged: Collection[int] = ()) ->
     """The first of these letters, in offset order, that one transaction can remove, and the redriven offsets as one run
     per lease; none if the cursor has no room. `paged`: offsets that the cursor's pages owe.
 
-    If a message is delivered anyway because of a reset to before it, only its letter is removed."""
+    If a reset to before a message delivers it anyway, only its letter is removed."""
     alive = {*paged, *(offset for lease in cursor.owing for offset in lease.owed_offsets)}
     room = min(TAKEOVERS_MAX, REDRIVEN_LEASES_MAX - len(cursor.leases))
     chosen: list[D] = []

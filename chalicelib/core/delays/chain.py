@@ -54,8 +54,8 @@ class DecisionChain:
     def carry_out(
         self, topic: Topic, queue: int, decision: Decision, waiting: Sequence[Item], tail: Tail | None = None
     ) -> None:
-        """Carries a decision out; `waiting` are its remaining items. Repeating this changes nothing. `tail`: where the
-        decision's entry is tried first, if the log was seen to end there."""
+        """Carries a decision out; `waiting` are its remaining items. A repeat changes nothing. `tail`: where to try the
+        decision's entry first, if the log was seen to end there."""
         if decision.entry is None:
             self._cancel(topic, queue, decision, waiting)
             return
@@ -80,8 +80,8 @@ class DecisionChain:
         return self._find_late(topic, queue, slot)
 
     def remove(self, topic: Topic, waiting: Sequence[Item], delivered: Entry | None = None) -> None:
-        """Removes items that are no longer needed, with their payloads, except that of an entry that is delivered as it
-        is."""
+        """Removes items that are no longer needed, with their payloads, except the payload of an entry that is
+        delivered unchanged."""
         entries = [entry for entry in map(waiting_entry, waiting) if delivered is None or entry.id != delivered.id]
         self._payloads.remove(topic.id, entries, [key_of(item) for item in waiting])
 
@@ -94,7 +94,8 @@ class DecisionChain:
         self._payloads.remove(topic.id, [waiting_entry(item) for item in waiting])
 
     def _reads(self, topic: Topic, queue: int, newest: Decision, until_ms: int) -> list[Read]:
-        """Now, or the latest due time of the newest decision, whose clock may have been ahead."""
+        """The reads of the messages due now, or until the latest due time of the newest decision if its clock was
+        ahead."""
         last = max(until_ms, newest.last.due_ms if newest.last else 0)
         due = Range(
             keys.delays(topic.id, queue), keys.FIRST, keys.due_until(last), limit=_read_max(newest), strong=True
@@ -112,7 +113,7 @@ class DecisionChain:
         return Decision.of(items[0]) if items else None
 
     def _first_reaching(self, topic: Topic, queue: int, due_ms: int, count: int) -> int:
-        """The number of the first of so many decisions that may deliver what is due then, or of the last."""
+        """The number of the first of these decisions that may deliver messages due then, or of the last."""
         low, high = 1, count
         while low < high:
             middle = (low + high) // 2
@@ -135,7 +136,7 @@ class DecisionChain:
 
 
 def _read_max(newest: Decision) -> int:
-    """Room for the messages of the newest decision, which may still be there, and for those of the next."""
+    """Enough for the messages of the newest decision, which may still be there, and for those of the next."""
     return PROMOTED_MAX + (len(newest.slots) if newest.entry else 0)
 
 

@@ -1,15 +1,14 @@
 """Delayed messages, and the decisions that deliver or cancel them.
 
 Each delayed message is an item of its own, an entry of one message, sorted by due time. A chain of items per queue
-decides about them. A caller writes number n + 1 only after it has read number n as the newest, *then* the waiting
-messages, and has made sure that number n is carried out. The decisions of a queue are therefore ordered, and if two
-name the same message, only one can be written. The newest decision is never removed. `docs/table.md` lists the
-attributes.
+decides about them. A caller writes number n + 1 only after it has read number n as the newest, *then* read the waiting
+messages, and carried out number n. The decisions of a queue are therefore ordered, and if two name the same message,
+only one can be written. The newest decision is never removed. `docs/table.md` lists the attributes.
 
 Two instants of a decision never decrease along the chain, whatever the clocks of the callers say: `at_ms`, and
-`reached_ms`, the latest due time delivered so far. A message is *late* if its turn had passed by both, and long ago,
-when it was decided about: it was stored late, or the clock of an earlier caller was ahead. Late messages get an item
-that names their decision. All others are found by these two instants."""
+`reached_ms`, the latest due time delivered so far. A message is *late* if both instants had long passed its due time at
+its decision: it was stored late, or the clock of an earlier caller was ahead. Late messages get an item that names
+their decision. All others are found by these two instants."""
 
 from __future__ import annotations
 
@@ -24,12 +23,13 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Absent, Effect, Exists, Item, Key, Set, Write
 
 PROMOTED_MAX = 32
-"""Due messages that become one entry of the log: their places take 448 bytes, so that the decision about them, with a
-pointer, fits one kilobyte."""
+"""Due messages that become one entry of the log: their places take 448 bytes, so that their decision, with a pointer,
+fits one kilobyte."""
 PROMOTED_BYTES_MAX = 256 * KIB
-"""The total size of such messages; a larger one is promoted alone, and its payload is not written again."""
+"""The total size of such messages. A larger message is promoted alone, without writing its payload again."""
 DUE_KEPT_MS = 90 * DAY_MS
-"""How long after it was due a delayed payload is kept: as expensive as writing its time to live again."""
+"""How long after its due time a delayed payload is kept: storing it this long costs as much as writing its time to live
+again."""
 
 _DUE_BYTES = 6
 _SLOT_BYTES = _DUE_BYTES + 8
@@ -61,8 +61,8 @@ def is_cancelled(item: Item) -> bool:
 
 
 def wait(topic_id: str, queue: int, due_ms: int, entry: Entry) -> Write:
-    """Stores an entry of one message until it is due. Its key is new, so an existing item is this entry, which a repeat
-    leaves as it is, with the mark of a cancel."""
+    """Stores an entry of one message until it is due. Its key is new, so an existing item is this entry. A repeat
+    leaves it unchanged, including the mark of a cancel."""
     return Write(keys.delayed(topic_id, queue, due_ms, entry.id), (), (Set(("entry",), entry.as_value()),))
 
 
@@ -74,8 +74,8 @@ def mark_cancelled(topic_id: str, queue: int, slot: Slot) -> Write:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """`number`: its place in the chain, from 1; 0 stands for none. `entry` delivers the messages in `slots`; without an
-    entry they are cancelled. `reached_ms`: None in decisions of earlier releases. `late`: so many of its first messages
-    are late."""
+    entry they are cancelled. `reached_ms`: None in decisions of earlier releases. `late`: how many of its first
+    messages are late."""
 
     number: int
     at_ms: int
@@ -100,7 +100,7 @@ class Decision:
 
     @property
     def surely_reached_ms(self) -> int:
-        """No message that is due later was delivered up to here."""
+        """Up to this decision, no message due later than this was delivered."""
         return self.at_ms if self.reached_ms is None else self.reached_ms
 
     def delivering(self, now: int, slots: Sequence[Slot], entry: Entry, base: int) -> Decision:
@@ -116,7 +116,7 @@ class Decision:
         return Decision(self.number + 1, at_ms, by, (slot,), reached_ms=self.surely_reached_ms)
 
     def is_last_for(self, due_ms: int) -> bool:
-        """Whether all that any later decision delivers of what is due then is late."""
+        """Whether later decisions deliver only late messages among those due then."""
         last_ms = self.last.due_ms if self.last else 0
         return self._is_past(due_ms, last_ms if self.reached_ms is None else self.reached_ms)
 
@@ -124,8 +124,8 @@ class Decision:
         return due_ms < reached_ms and due_ms + STORED_LATE_MS_MAX < self.at_ms
 
     def write(self, topic_id: str, queue: int) -> Write:
-        """If this is rejected, another caller has decided meanwhile. The returned item may be another caller's with the
-        same decision."""
+        """If the write is rejected, another caller has decided meanwhile. The returned item may be another caller's
+        identical decision."""
         effects: list[Effect] = [
             Set(("at",), self.at_ms),
             Set(("by",), self.by),
@@ -145,7 +145,7 @@ class Decision:
         )
 
     def late_items(self, topic: Topic, queue: int) -> list[Item]:
-        """Where to find its late messages, for as long as the decision itself is kept."""
+        """The items that locate its late messages, kept as long as the decision itself."""
         places = [keys.late(topic.id, queue, *slot) for slot in self.slots[: self.late]]
         return [{**place._asdict(), "n": self.number, "ttl": topic.ttl(self.at_ms)} for place in places]
 
@@ -154,13 +154,13 @@ NONE = Decision(0, 0, b"", (), reached_ms=0)
 
 
 def inline_bytes_max(count: int) -> int:
-    """The largest entry for this many messages that is stored in the decision, which then still fits a kilobyte. A
-    larger one costs as much as a payload item, and would be paid for in the log again."""
+    """The largest entry for this many messages that the decision holds and still fits a kilobyte. A larger entry would
+    cost as much as a payload item, and again in the log."""
     return KIB - _HEAD_BYTES - count * _SLOT_BYTES
 
 
 def together(waiting: Sequence[Item]) -> list[Item]:
-    """The first of these, as many as one entry of the log delivers."""
+    """The first of these messages, as many as one entry of the log delivers."""
     chosen: list[Item] = []
     weight = 0
     for item in waiting[:PROMOTED_MAX]:

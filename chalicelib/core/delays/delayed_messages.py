@@ -37,14 +37,14 @@ class DelayedMessages:
         reached = self._read(topic, _within_reach(order[:limit]))
         messages = reached[: Space().fitting(reached)]
         is_all = len(messages) == len(order)
-        # A lost one may have been delivered just now.
+        # A lost message may have been delivered just now.
         waiting = [delayed for delayed in messages if not delayed.message.is_lost]
         return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
 
     def counts(self, topic: Topic, most: int = WAITING_COUNTED_MAX, purged_at_ms: int | None = None) -> list[int]:
-        """How many messages wait in each queue of the topic as it is now, counted up to `most`: all that were neither
-        delivered nor cancelled, due or not. Nothing is read of a topic that never had a delayed message. Costs as much
-        as reading the messages without their payloads. `purged_at_ms`: of a group that gets none sent by then."""
+        """How many messages wait in each queue of the current topic, up to `most`: those neither delivered nor
+        cancelled, due or not. Reads nothing if the topic never had a delayed message; otherwise costs as much as
+        reading the messages without their payloads. `purged_at_ms`: of a group that gets no message sent by then."""
         counted = [0] * topic.readers
         if not topic.delays:
             return counted
@@ -98,7 +98,7 @@ class DelayedMessages:
         return entry_id, queue, offsets[slot], [segment]
 
     def offsets_with(self, topic: Topic, queue: int, slot: Slot) -> dict[Slot, int]:
-        """The offsets of this message and of those that were delivered with it; none if it is not in the log."""
+        """The offsets of this message and of those delivered with it; none if it is not in the log."""
         delivered = self._delivered(topic, queue, slot)
         return delivered[1] if delivered else {}
 
@@ -114,8 +114,8 @@ class DelayedMessages:
         return entry.id, {other: first + index for index, other in enumerate(decision.slots)}, segment
 
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
-        """Delayed messages with their queues, by due time, read `count` at a time. Messages with a decision no longer
-        wait, even if their item exists."""
+        """Delayed messages with their queues, by due time, read `count` at a time. Omits messages with a decision,
+        which no longer wait even if their items exist."""
         queues, decided = range(topic.readers), self._decided(topic)
         while True:
             ranges = [Range(keys.delays(topic.id, queue), after, keys.LAST, count, strong=True) for queue in queues]
@@ -131,8 +131,8 @@ class DelayedMessages:
             after = _behind(first[count - 1][1])
 
     def _decided(self, topic: Topic) -> set[Slot]:
-        """The messages of the newest decisions. Call it before the waiting items are read: those of older decisions are
-        removed or marked by then."""
+        """The messages of the newest decisions. Call it before reading the waiting items: those of older decisions are
+        then already removed or marked."""
         newest = self._decisions.newest(topic, range(topic.readers))
         return {slot for decision in newest for slot in decision.slots}
 
@@ -146,18 +146,18 @@ def _waits(item: Item, decided: Collection[Slot]) -> bool:
 
 
 def _behind(item: Item) -> str:
-    """Where a range begins that goes on after this item."""
+    """The beginning of a range that continues after this item."""
     return f"{item['sk']}{keys.AFTER}"
 
 
 def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item]]:
-    """The first of these, up to the one that certainly fills a response."""
+    """The first of these messages, up to the one that certainly fills a response."""
     weights = accumulate((waiting_entry(item).wire_bytes for _, item in order), initial=0)
     return order[: sum(1 for weight in weights if weight <= RESPONSE_JSON_BYTES_MAX)]
 
 
 def _waited(message_id: str) -> tuple[int, Slot] | None:
-    """The queue and slot of a delayed message, or None if no such ids are made."""
+    """The queue and slot of a delayed message, or None if the service makes no such ids."""
     parsed = parse_delayed_id(message_id)
     if parsed is None:
         return None

@@ -1,4 +1,4 @@
-"""Promotes due messages: decides about them and appends them to the log."""
+"""Promotes due messages: writes a decision and appends them to the log."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Promoter:
         return [Range(partition, keys.FIRST, keys.LAST, limit=1) for partition in partitions]
 
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
-        """Promotes the first due messages of a queue, as many as one entry holds. Returns how many; 0: none is due, by
-        the clock or by `due_ms` if given. Raises TopicNotFound, StoreUnavailable."""
+        """Promotes the first due messages of a queue, as many as one entry holds. Returns how many; 0: none is due now,
+        or at `due_ms` if given. Raises TopicNotFound, StoreUnavailable."""
         topic = self._catalogue.refreshed(topic)  # a long poll may have read it before its retention was raised
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while self._runtime.uptime() <= until_ms:
@@ -64,7 +64,8 @@ class Promoter:
         raise StoreUnavailable("too many callers promote messages of one queue")
 
     def drop_cancelled(self, topic: Topic, queue: int, due_ms: int) -> bool:
-        """Removes what was cancelled and due in a queue that has left. Returns whether other messages are due there."""
+        """Removes cancelled messages that are due in a queue that has left. Returns whether other messages are due
+        there."""
         _, due = self._decisions.standing(topic, queue, due_ms)
         cancelled = [item for item in due if is_cancelled(item)]
         self._decisions.remove(topic, cancelled)
@@ -85,9 +86,9 @@ class Promoter:
         return len(made.slots)
 
     def _entry(self, topic: Topic, waiting: Sequence[Item], now: int) -> tuple[Sequence[Item], Entry]:
-        """The first of these, and the entry that delivers them. A message with a payload is delivered as it is, so that
-        the payload is not written again, unless the payload would expire too early; so is one whose payload another
-        caller may have removed at delivery."""
+        """The first of these messages, and the entry that delivers them. A message with a payload is delivered
+        unchanged, so that the payload is not written again, unless it would expire too early. So is a message whose
+        payload another caller may have removed at delivery."""
         entries = [waiting_entry(item) for item in waiting]
         as_it_is = waiting[:1], replace(entries[0], stored_at_ms=now)
         is_kept = waiting_ttl(slot_of(waiting[0]).due_ms) >= topic.ttl(now)

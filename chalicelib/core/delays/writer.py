@@ -49,8 +49,8 @@ class DelayWriter:
         self._catalogue, self._agenda, self._payloads = env.catalogue, env.agenda, payloads
 
     def waiting(self, messages: Sequence[tuple[int, Message]]) -> list[Waiting]:
-        """Messages with their queues, under new ids. Those due at the same time are delivered in the order of their
-        ids, and so these in the given order."""
+        """Messages with their queues, under new ascending ids. Messages due at the same time are delivered in the order
+        of their ids, so these keep the given order."""
         ids, now = sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in messages), self._runtime.now()
         return [
             Waiting(message, queue, message.deliver_at_ms or now, entry_id)
@@ -76,19 +76,19 @@ class DelayWriter:
         ]
 
     def item(self, topic: Topic, waiting: Waiting) -> Item:
-        """The item of a delayed message, for the caller's own transaction; only its payload is stored here."""
+        """The item of a delayed message, for the caller's own transaction. Stores only its payload."""
         [entry] = self.entries(topic, [waiting], waiting.due_ms + STORED_LATE_MS_MAX)
         key = keys.delayed(topic.id, waiting.queue, waiting.due_ms, entry.id)
         return {**key._asdict(), "entry": entry.as_value()}
 
     def entries(self, topic: Topic, waiting: Sequence[Waiting], sent_by_ms: int = 0) -> list[Entry]:
-        """The entries of these messages, which the caller stores at once, or until `sent_by_ms`. Stores their payloads,
-        if they have any. Raises TopicNotFound, StoreUnavailable."""
+        """The entries of these messages, which the caller stores at once or until `sent_by_ms`. Stores their payloads,
+        if any. Raises TopicNotFound, StoreUnavailable."""
         self.demand(topic)
         return self.packed(topic, waiting, sent_by_ms)
 
     def packed(self, topic: Topic, waiting: Sequence[Waiting], sent_by_ms: int = 0) -> list[Entry]:
-        """The same for a topic of which `demand` is known to be true. Raises StoreUnavailable."""
+        """The same for a topic that has passed `demand`. Raises StoreUnavailable."""
         now = self._runtime.now()
         due_ms = min(message.due_ms for message in waiting)
         for sweep in (FORWARD, PUSH) if topic.pushes else (FORWARD,):

@@ -1,4 +1,5 @@
-"""Finds offsets in logs: the end, the beginning, and that of an instant (a binary search over all queues at once)."""
+"""Finds offsets in logs: the end, the beginning, and the offset at an instant (a binary search over all queues at
+once)."""
 
 from __future__ import annotations
 
@@ -75,8 +76,8 @@ class Offsets:
         """An offset of a queue before which every message is older than this.
 
         If a decision is carried out much later, its entry enters the log behind younger ones, and the search may end
-        after it. Only one such entry can be near, since there is one decision at a time, so it is enough to check the
-        entry before the result."""
+        after it. A queue has one decision at a time, so only one such entry can be near: checking the entry before the
+        result is enough."""
         end = self.ends(topic, queue + 1)[queue]
         while True:
             [first] = self._searched(topic, [_Search(queue, 0, end)], at_ms)

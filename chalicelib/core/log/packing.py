@@ -36,7 +36,7 @@ _zstd = _Zstd()
 
 
 def pack(messages: Sequence[Message]) -> tuple[str, bytes, int]:
-    """The codec, the data, and the most bytes that the messages occupy in a response."""
+    """Returns the codec, the data, and the most bytes that the messages take in a response."""
     lines = b"\n".join(orjson.dumps(_line(message)) for message in messages)
     small = _zstd.compressor.compress(lines)
     codec, data = (ZSTD, small) if len(small) < len(lines) else (PLAIN, lines)

@@ -29,9 +29,9 @@ class Payloads:
     def spill(
         self, topic_id: str, entries: Iterable[tuple[Entry, int]], ttl: int, in_items: bool = False
     ) -> list[Entry]:
-        """Stores the messages of those entries that are larger than the number of bytes given with them until `ttl`
-        (seconds since the epoch), and returns all entries, these pointing to their payloads. One round trip if there
-        are any, and one more for each payload in S3. `in_items`: none goes there."""
+        """Stores the messages of entries larger than the given number of bytes as payloads, until `ttl` (seconds since
+        the epoch). Returns all entries, those pointing to their payloads. Takes one round trip if there are any, and
+        one more for each payload in S3. `in_items`: stores none in S3."""
         spilled: list[Entry] = []
         items: list[Item] = []
         for entry, bytes_max in entries:
@@ -64,7 +64,7 @@ class Payloads:
                 messages[entry.id] = kept[1]
             else:
                 missing.append(entry)
-        for entry, data in zip(missing, self._read(topic_id, missing), strict=True):
+        for entry, data in zip(missing, self._read(topic_id, missing) if missing else (), strict=True):
             if data is not None:
                 messages[entry.id] = _unpacked(entry, data)
                 self._kept.keep((topic_id, entry.id), (entry.wire_bytes, messages[entry.id]))
@@ -81,7 +81,8 @@ class Payloads:
     def _read(self, topic_id: str, entries: list[Entry]) -> list[bytes | None]:
         wanted = payload_keys(topic_id, entries)
         pieces = self._pieces(wanted, strong=False)
-        pieces |= self._pieces([key for key in wanted if key not in pieces], strong=True)
+        if left := [key for key in wanted if key not in pieces]:
+            pieces |= self._pieces(left, strong=True)
         return [self._data(topic_id, entry, pieces) for entry in entries]
 
     def _pieces(self, wanted: list[Key], strong: bool) -> dict[Key, bytes]:

@@ -1,7 +1,7 @@
 """Reads logs: follows the chain of segments from a hint to an offset and beyond, reading those that are not cached.
 
 Full segments never change and are cached; an open one is read again each time. Reads of several queues share a round
-trip. The first reads can be predicted, so that they go out together with the read of the cursors.
+trip. The cache predicts the first reads, so that they go out together with the read of the cursors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from chalicelib.core.log.payloads import Payloads
 from chalicelib.core.log.segment import Entry, Segment
 from chalicelib.core.store import Keys, Range, Read
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Item
+from chalicelib.core.table.writes import Item, Key
 
 _AHEAD_SEGMENTS_MAX = 32
 _AHEAD_SEGMENTS_MIN = 4
@@ -79,10 +79,10 @@ class LogReader:
         while True:
             walked = [self._walk(want, seen) for want in wants]
             reads = _merged([read for _, read in walked if read])
-            if strong:
-                reads = [replace(read, strong=True) for read in reads]
             if not reads:
                 return [segments for segments, _ in walked]
+            if strong:
+                reads = [replace(read, strong=True) for read in reads]
             self.learn(seen, reads, self._store.read(reads))
 
     def learn(self, seen: Seen, reads: Sequence[Read], answers: Sequence[Sequence[Item]]) -> None:
@@ -121,7 +121,7 @@ class LogReader:
         ]
 
     def _walk(self, want: Want, seen: Seen) -> tuple[list[Segment], Read | None]:
-        """The chain as far as it is known, and the next read for it (None: the chain is complete)."""
+        """The known part of the chain, and its next read (None: the chain is complete)."""
         base = seen.located.get((want.log, want.offset)) if want.hint is None else want.hint
         if base is None:
             return [], _locate(want)
@@ -146,9 +146,9 @@ class LogReader:
                 return chain, None
             base, last = segment.end, segment
 
-    def may_begin_later(self, want: Want, base: int, last: Segment | None = None) -> bool:
+    def _may_begin_later(self, want: Want, base: int, last: Segment | None = None) -> bool:
         """Whether a missing segment may have been removed. It was not if the log, or the segment before it, is younger
-        than segments get, or if there was no segment a while ago. A removal that has not ended leaves some before."""
+        than segments get, or if there was no segment a while ago. An unfinished removal leaves earlier segments."""
         since_ms = last.entries[-1].stored_at_ms if last and last.entries else want.since_ms
         is_old = self._runtime.now() - since_ms > EXPIRED_KEPT_MS
         return is_old and (self._empty_until.get((want.log, base)) or 0) < self._runtime.uptime()
@@ -159,7 +159,7 @@ class LogReader:
         key = keys.segment(want.log, base)
         if (want.log, base) in seen.segments:  # no segment: either the end of the log, or its beginning was removed
             has_begun = last is not None and last.end > want.offset
-            is_known = has_begun or not self.may_begin_later(want, base, last)
+            is_known = has_begun or not self._may_begin_later(want, base, last)
             return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
         is_second = last is not None and (want.log, last.base) in seen.segments
         if want.count <= 1 or not (is_second or self._behind.get(want.log)):
@@ -187,9 +187,12 @@ def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: i
 
 
 def stored_at(chain: Sequence[Segment], offset: int) -> int:
-    """When the message at this offset was stored, or else the first existing one after it. 0: there is none, the topic
+    """When the message at this offset, or the first existing one after it, was stored. 0: none exists, since the topic
     is being deleted."""
-    return next((entry.stored_at_ms for first, entry in entries(chain) if offset < first + entry.count), 0)
+    for first, entry in entries(chain):
+        if offset < first + entry.count:
+            return entry.stored_at_ms
+    return 0
 
 
 def entry_at(chain: Sequence[Segment], offset: int) -> Entry | None:
@@ -199,7 +202,7 @@ def entry_at(chain: Sequence[Segment], offset: int) -> Entry | None:
 
 def entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:
     """The entries, each with the offset of its first message."""
-    return (placed for segment in chain for placed in segment.placed)
+    return [placed for segment in chain for placed in segment.placed]
 
 
 def _between(offsets: Sequence[int], first: int, stop: int) -> Sequence[int]:
@@ -219,6 +222,11 @@ def _locate(want: Want) -> Read:
 
 def _merged(reads: Sequence[Read]) -> list[Read]:
     """Merges all reads by key into one request."""
-    by_key = list(dict.fromkeys(key for read in reads if isinstance(read, Keys) for key in read.keys))
-    ranges: list[Read] = [read for read in reads if isinstance(read, Range)]
-    return ([Keys(by_key)] if by_key else []) + ranges
+    by_key: dict[Key, None] = {}
+    ranges: list[Read] = []
+    for read in reads:
+        if isinstance(read, Keys):
+            by_key |= dict.fromkeys(read.keys)
+        else:
+            ranges.append(read)
+    return [Keys([*by_key]), *ranges] if by_key else ranges

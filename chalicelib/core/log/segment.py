@@ -6,7 +6,7 @@ writer computes the same key and offsets are dense without a head item. `docs/ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from struct import Struct
@@ -20,20 +20,21 @@ from chalicelib.core.table import keys, writes
 from chalicelib.core.table.writes import Item, Write
 
 SEGMENT_FULL_BYTES = 700
-"""With this many bytes of entries a segment is full. With one more small entry and its keys it still fits the kilobyte
+"""A segment with this many bytes of entries is full. With one more small entry and its keys it still fits the kilobyte
 of one write unit. No segment has more than 37 entries: the smallest counts 19 bytes."""
 PIECE_BYTES_MAX = 256 * KIB
-"""One payload item: the embedded store counts base64, and accepts about 300 KB of the 400."""
+"""The data of one payload item. DynamoDB accepts 400 KB; some emulators count base64, and accept about 300 KB of
+data."""
 _NAMES_BYTES = 17
 """The names of an entry's attributes, as DynamoDB counts them in a list of maps."""
 _RARE_NAME_BYTES = 2
-"""The same for each that few entries have."""
+"""The same for each rare attribute."""
 _UNCOUNTED_BYTES = 4
-"""So many of its bytes a pointer does not count. So 37 fill a segment, one for each of 37 writers, and it still fits
-the kilobyte, for where writers meet, all but tiny entries are pointers."""
+"""Bytes of a pointer that do not count. Thus 37 pointers, one for each of 37 writers, fill a segment, and it still fits
+the kilobyte: when writers contend, all but tiny entries are pointers."""
 
 _POINTER, _TIME_BYTES = Struct(">8sH6sIBB"), 6
-"""Id, count, time, wire bytes, pieces, flags; then the rare times that the flags tell of."""
+"""Id, count, time, wire bytes, pieces, flags; then the rare times that the flags announce."""
 _IS_ZSTD, _HAS_LEAST_TTL, _HAS_FIRST_SENT = 1, 2, 4
 """The flags of a pointer. Five are free."""
 
@@ -42,8 +43,8 @@ _IS_ZSTD, _HAS_LEAST_TTL, _HAS_FIRST_SENT = 1, 2, 4
 class Entry:
     """The messages that one produce call put into one queue. Either `data` holds them, or `pieces` payload items.
 
-    `least_ttl_ms`: the shortest time that one of them is delivered. None: all are delivered while they are retained.
-    `first_sent_at_ms`: when the first of those was sent that have waited. None: none has."""
+    `least_ttl_ms`: the shortest time to live of a message. None: no message has one. `first_sent_at_ms`: when the first
+    of the messages that waited was sent. None: no message waited."""
 
     id: bytes
     count: int
@@ -71,7 +72,8 @@ class Entry:
         return cls(*head, 0, value.get("l"), value.get("s"))
 
     def as_value(self) -> dict[str, Any] | bytes:
-        """As an attribute or an element of a list. Equal entries have equal values, so an append recognizes its own."""
+        """The entry as an attribute or a list element. Equal entries have equal values, so an append recognizes its own
+        entry."""
         if self.data is None:
             return self._as_pointer()
         head = {"i": self.id, "n": self.count, "at": self.stored_at_ms, "c": self.codec, "w": self.wire_bytes}
@@ -96,14 +98,14 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """How much it fills a segment: by its bytes, as DynamoDB counts; a pointer by a few less."""
+        """Its bytes in a segment, as DynamoDB counts them; for a pointer, a few less."""
         rare = [number for number in (self.least_ttl_ms, self.first_sent_at_ms) if number is not None]
         if self.data is None:
             return 1 + _POINTER.size + len(rare) * _TIME_BYTES - _UNCOUNTED_BYTES
         numbers = [self.count, self.stored_at_ms, self.wire_bytes, *rare]
         content = len(self.id) + len(self.codec) + len(self.data)
         names = _NAMES_BYTES + len(rare) * _RARE_NAME_BYTES
-        return names + content + sum(map(_number_bytes, numbers))
+        return names + content + _numbers_bytes(numbers)
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""
@@ -120,9 +122,9 @@ def _pointer(packed: bytes) -> Entry:
     return Entry(entry_id, count, stored_at_ms, codec, wire_bytes, None, pieces, least_ttl_ms, first_sent_at_ms)
 
 
-def _number_bytes(number: int) -> int:
-    """One for each two significant digits, and one more."""
-    return 1 + (len(str(number).rstrip("0")) + 1) // 2
+def _numbers_bytes(numbers: Sequence[int]) -> int:
+    """One for each two significant digits, and one more for each number."""
+    return sum([1 + (len(str(number).rstrip("0")) + 1) // 2 for number in numbers])
 
 
 def pieces_of(data: bytes) -> list[bytes]:
@@ -142,7 +144,7 @@ class Segment:
 
     @classmethod
     def of(cls, item: Item) -> Segment:
-        entries = tuple(Entry.of(entry) for entry in item["entries"])
+        entries = tuple(map(Entry.of, item["entries"]))
         base = keys.number_of(item["sk"])
         return cls(item["pk"], base, item["end"], item["bytes"], entries, "closed" in item, item.get("left"))
 
@@ -158,20 +160,22 @@ class Segment:
     @cached_property
     def placed(self) -> tuple[tuple[int, Entry], ...]:
         """The entries, each with the offset of its first message."""
-        return tuple(self._placed())
+        placed, offset = [], self.base
+        for entry in self.entries:
+            placed.append((offset, entry))
+            offset += entry.count
+        return tuple(placed)
 
     def offset_of(self, entry_id: bytes) -> int | None:
-        return next((offset for offset, entry in self.placed if entry.id == entry_id), None)
-
-    def _placed(self) -> Iterator[tuple[int, Entry]]:
-        offset = self.base
-        for entry in self.entries:
-            yield offset, entry
-            offset += entry.count
+        """Searches from the end, where the caller of an append finds its own entry."""
+        for offset, entry in reversed(self.placed):
+            if entry.id == entry_id:
+                return offset
+        return None
 
 
 HAS_ROOM = writes.Either(writes.Absent(("end",)), writes.AtMost(("bytes",), SEGMENT_FULL_BYTES - 1))
-"""This guard depends on the segment alone, never on the entry: once seen full, it is full for every late request."""
+"""This guard depends only on the segment, not on the entry: a segment once seen full is full for every late request."""
 
 
 def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
@@ -212,9 +216,9 @@ def close(log: str, base: int, ttl: int) -> Write:
 
 def leave(log: str, last: Segment | None, by: int) -> Write:
     """Closes the log of a queue that leaves its topic, if it still ends where this last segment says. The segment then
-    counts as full for every late append. `by`: no other closing of this log has it."""
+    counts as full for every late append. `by`: unique among the closings of this log."""
     base = 0 if last is None else last.end if last.is_sealed else last.base
-    if last is not None and last.left is not None:  # nobody has written since the queue returned
+    if last is not None and last.left is not None:  # no append came since the queue returned
         return Write(last.key, (writes.Equals(("left",), last.left),), (writes.Set(("left",), by),))
     is_at_end = writes.Equals(("end",), last.end if last else 0)
     return Write(

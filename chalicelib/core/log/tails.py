@@ -1,8 +1,8 @@
-"""Where logs continue, as far as an instance knows: what it has seen last, and whether others were faster lately.
+"""Where logs continue, as an instance last saw them, and whether other writers were faster lately.
 
-An instance appends where it believes a log to end. If it was refused there, it does not know how far others have gone
-on, so it reads the end of the log, half a read unit, rather than try one segment after another, a write unit each. It
-then goes on to read the end before each append, until it finds that nobody else appends there any more."""
+An instance appends where it expects the log to end. If the append is refused, it does not know how far other writers
+have got, so it reads the end of the log for half a read unit rather than try one segment after another for a write unit
+each. It then reads the end before each append until no other instance appends any more."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ CROWDED_BYTES_MAX = 100
 TAIL_AGE_MS_MAX = MINUTE_MS
 """How long an instance caches the end of a queue's log."""
 CONTENDED_MS = SECOND_MS
-"""After losing a race for a segment an instance sends tiny entries and pointers there: 37 fit a segment, not 3."""
+"""After losing a race for a segment, an instance appends only tiny entries and pointers there: 37 of them fit a
+segment, not 3."""
 
 _LOOKS = 3
-"""Where others were faster, an instance looks at the end before each append until it was right so often in a row."""
+"""After another writer was faster, an instance reads the end before each append until it was right this often in a
+row."""
 
 
 @record
@@ -44,14 +46,15 @@ class Tails:
         self._seen: BoundedCache[Tail] = env.caches.bounded(_owners)
         self._crowded_until: BoundedCache[int] = env.caches.bounded(_owners)
         self._looks_left: BoundedCache[int] = env.caches.bounded(_owners)
-        """For logs that did not end where this instance believed."""
+        """For logs that did not end where this instance expected."""
 
     def tail(self, topic: Topic, log: str) -> Tail:
         """Where this log continues. Raises TopicNotFound."""
         return self.of(topic, [log])[log]
 
     def of(self, topic: Topic, logs: Iterable[str], strong: bool = False) -> dict[str, Tail]:
-        """The same for several, in one round trip. Most need none. `strong`: a weak read was not enough."""
+        """The same for several logs, in at most one round trip; most need none. `strong`: a weak read was not
+        enough."""
         tails: dict[str, Tail] = {}
         unsure: list[str] = []
         for log in logs:
@@ -75,13 +78,13 @@ class Tails:
         return tail
 
     def lost(self, full: Segment) -> Tail:
-        """Others have filled this segment, where this instance believed the log to end."""
+        """Notes that others have filled this segment, where this instance expected the log to end."""
         self._crowded_until.keep(full.log, self._runtime.uptime() + CONTENDED_MS)
         self.doubt(full.log)
         return self.saw(full)
 
     def doubt(self, log: str) -> None:
-        """Others may have gone on by now."""
+        """Notes that others may have appended since."""
         self._looks_left.keep(log, _LOOKS + 1)  # the first shows where the log ends, the others confirm it
 
     def forget(self, log: str) -> None:
@@ -92,7 +95,7 @@ class Tails:
         return bool(self._looks_left.get(log))
 
     def is_crowded(self, log: str) -> bool:
-        """Whether other writers were seen at this log lately."""
+        """Whether other writers appended to this log lately."""
         return (self._crowded_until.get(log) or 0) > self._runtime.uptime()
 
     def inline_bytes_max(self, log: str) -> int:
@@ -104,7 +107,7 @@ class Tails:
         return tail if tail and self._runtime.uptime() - tail.seen_at_ms <= TAIL_AGE_MS_MAX else None
 
     def _found(self, log: str, segment: Segment | None) -> Tail:
-        """Notes the end that was read. A weak read may show an older one than the instance knows."""
+        """Notes the end that was read. A weak read may return an older end than the known one."""
         known, left = self._seen.get(log), self._looks_left.get(log)
         if segment is None:
             tail = Tail(0, may_create=True, seen_at_ms=self._runtime.uptime())

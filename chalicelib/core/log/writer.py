@@ -1,12 +1,12 @@
 """Appends entries to logs: finds each log's end, goes from full segments to the next, and caches the position.
 
-Several callers may append one entry: it gets into the log once, even if some of them crash. All start at one segment
-and go on to the next only after they have seen a segment full without the entry, which it can then never enter. A later
-caller therefore finds the segment that holds the entry, or appends it and so blocks the others.
+Several callers may append the same entry; it gets into the log once, even if some of them crash. All start at the same
+segment. They go on to the next only after they have seen a full segment without the entry, which the entry can then
+never enter. A later caller therefore finds the segment with the entry, or appends it and so blocks the others.
 
-In topics with `index_keys` each key of an entry first gets an item that names the segment from which to search for the
-entry. An entry in the log is therefore always indexed, even after a crash; `reading.by_key` skips index items whose
-entry is not in the log."""
+In topics with `index_keys`, the writer first stores an item for each key of an entry, which names the segment from
+which to search for the entry. An entry in the log is therefore always indexed, even after a crash; `reading.by_key`
+skips index items whose entry is not in the log."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Exists, Item, Refused, Set, Write, key_of
 
 _PAUSES_MS = (0, 10, 20, 40, 80, 160, 320)
-"""Each try of an append waits a random time up to this, so that writers who met do not meet again; but not if its guess
-was merely old. After the last the append gives up: within a second, and having paid a unit for each at most."""
+"""Each try of an append first waits a random time up to this, so that contending writers spread out, unless only its
+guess was old. After the last the append gives up: within a second, and for at most one unit a try."""
 
 _LANDING_MS = MINUTE_MS // 2
-"""More time than an append takes."""
+"""Longer than any append takes."""
 
 _FIRST_PAGE, _PAGE = 2, 64
 """Segments read at once in search of an entry. Most are in the segment tried first or in the next."""
@@ -42,7 +42,7 @@ _FIRST_PAGE, _PAGE = 2, 64
 
 @mutable
 class _Appending:
-    """One entry on its way into one log. `first`: its offset there, or why it was not stored, once that is known."""
+    """An entry that is being appended to a log. `first`: its offset there, or why it was not stored, once known."""
 
     log: str
     entry: Entry
@@ -51,14 +51,15 @@ class _Appending:
     setback: StoreUnavailable | None = None
     """Why the last try failed."""
     was_blind: bool = False
-    """Whether that was refused where this instance had not looked for the end before."""
+    """Whether the refused try had used an end that this instance had not read."""
     may_come_late: bool = False
-    """Whether a log refused it that was closed and is open again: a late repeat of that request may be applied."""
+    """Whether a closed log that is open again refused it: a late repeat of that request may be applied."""
 
 
 class Appended(NamedTuple):
     """`first`: the entry's first offset, or the error why it was not stored; unless the error's outcome is "unknown",
-    it never will be. `took_ms`: how long the log took for it; 0 where it was not the only one, and that is unknown."""
+    it never will be. `took_ms`: how long the log took for it; 0 if it was not the only one, since the time is then
+    unknown."""
 
     first: int | StoreUnavailable
     took_ms: int
@@ -84,8 +85,10 @@ class LogWriter:
         appendings = [_Appending(topic.logs[queue], entry) for queue, entry, _ in entries]
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         try:
-            self._agenda.note_ready(topic)
-            self.index(topic, entries)
+            if topic.alarms or topic.pushes:
+                self._agenda.note_ready(topic)
+            if topic.index_keys:
+                self.index(topic, entries)
             for tried, most_ms in enumerate(_PAUSES_MS):
                 waiting = [appending for appending in appendings if appending.first is None]
                 if not waiting:
@@ -158,8 +161,8 @@ class LogWriter:
             self._store.put_all(items)
 
     def _index_late(self, topic: Topic, entry: Entry, base: int) -> None:
-        """Notes for the keys of an entry that it is in the log from `base` on, if it is long since it was made: nobody
-        has carried out a decision since. A look-up would end before it."""
+        """Indexes the keys of an entry at `base` if the entry is old, because its decision was carried out late. A
+        look-up by its time would otherwise end before it."""
         late_ms = entry.stored_at_ms + ENTRY_LATE_MS - _LANDING_MS
         if not topic.index_keys or self._runtime.now() < late_ms:
             return
@@ -181,15 +184,15 @@ class LogWriter:
             self._growth.appended(topic, segment.log, segment.end, per_message)
 
     def met(self, topic: Topic, segment: Segment) -> Tail:
-        """Where a log continues whose segment another writer filled. If it is closed, raises TopicNotFound, or
-        StoreUnavailable if the topic has lost this queue: this call began with old settings, and a repeat will know
-        better."""
+        """Where a log continues after another writer filled its segment. If the log is closed, raises TopicNotFound, or
+        StoreUnavailable if the queue has left the topic: this call began with old settings, and a retry reads new
+        ones."""
         if segment.is_closed:
             return self._reopened(topic, segment)
         return self.tails.lost(segment)
 
     def _reopened(self, topic: Topic, closed: Segment) -> Tail:
-        """Where the log of a queue that had left continues, now that it is read again."""
+        """Where the log of a queue that had left the topic and returned continues."""
         current = self._catalogue.current_topic(topic.name)
         if current.id != topic.id:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
@@ -215,14 +218,13 @@ class LogWriter:
         spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
         for appending, entry in zip(waiting, spilled, strict=True):
             appending.entry = entry
-        with deadline.hasty():  # who asks a throttled log again and again keeps it throttled
-            tails = self.tails.of(topic, [appending.log for appending in waiting], strong=has_looked)
         writes: list[Write] = []
-        for appending in waiting:
-            tail = tails[appending.log]
-            writes.append(append(appending.log, tail.base, appending.entry, tail.may_create))
-        began_ms = self._runtime.uptime()
-        with deadline.hasty():
+        with deadline.hasty():  # repeated requests would keep a throttled log throttled
+            tails = self.tails.of(topic, [appending.log for appending in waiting], strong=has_looked)
+            for appending in waiting:
+                tail = tails[appending.log]
+                writes.append(append(appending.log, tail.base, appending.entry, tail.may_create))
+            began_ms = self._runtime.uptime()
             outcomes = self._store.write_each(writes)
         for appending, outcome in zip(waiting, outcomes, strict=True):
             appending.took_ms += self._runtime.uptime() - began_ms if len(writes) == 1 else 0
@@ -231,7 +233,7 @@ class LogWriter:
     def _first(
         self, topic: Topic, appending: _Appending, outcome: Outcome, may_leave: bool
     ) -> int | StoreUnavailable | None:
-        """The first offset of the entry, the error why it was not stored, or None: it has to be tried again."""
+        """The first offset of the entry, the error that kept it from being stored, or None: try again."""
         if isinstance(outcome, Throttled):
             self.tails.doubt(appending.log)
             appending.setback, appending.was_blind = StoreUnavailable(outcome.detail), False
@@ -245,8 +247,8 @@ class LogWriter:
         return segment.offset_of(appending.entry.id)
 
     def _refused(self, topic: Topic, appending: _Appending, refused: Refused) -> StoreUnavailable | None:
-        """The segment can no longer take the entry, not even by a late repeat, and no later one was asked to: this
-        caller alone appends it. So it goes on at the end of the log, wherever that is."""
+        """Handles a segment that cannot take the entry any more, not even from a late repeat. Only this caller appends
+        the entry, and it has tried no later segment, so it continues at the end of the log."""
         appending.setback, appending.was_blind = _crowded(), not self.tails.looks_first(appending.log)
         if not refused.before:  # the segment of an old tail was removed: look again
             self.tails.forget(appending.log)
@@ -272,7 +274,7 @@ class LogWriter:
             if (first := segment.offset_of(entry.id)) is not None:
                 return first, segment
             if not segment.is_sealed:
-                break  # what was read behind it came later, and it may hold the entry by now
+                break  # later segments were read after it, and it may hold the entry by now
         return None, last
 
     def _segments(self, log: str, base: int) -> Iterator[Segment]:

@@ -1,4 +1,4 @@
-"""Move tasks: bring the messages of a dead-letter queue back to where they are from, or elsewhere."""
+"""Move tasks: bring the messages of a dead-letter queue back to their source, or to another subscription."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from chalicelib.core.consuming import Consuming
 from chalicelib.core.dead_letters import DeadLetters
 from chalicelib.core.delays import Delays
 from chalicelib.core.log import Log
-from chalicelib.core.moves.carrier import Carrier
+from chalicelib.core.moves.carrier import MessageCarrier
 from chalicelib.core.moves.subscriptions import Subscriptions
 from chalicelib.core.moves.tasks import MoveTasks
-from chalicelib.core.moves.worker import Worker
+from chalicelib.core.moves.worker import TaskWorker
 
 
 class Moves:
@@ -29,7 +29,7 @@ class Moves:
         subscriptions: Subscriptions,
         stored: Callable[[Topic], None],
     ) -> None:
-        """`stored`: is called when messages are ready again."""
-        carrier = Carrier(env, log.reader, dead_letters, stored)
-        self.worker = Worker(env, consuming, admin.groups, subscriptions, carrier)
+        """`stored`: called when messages are ready again."""
+        carrier = MessageCarrier(env, log.reader, dead_letters, stored)
+        self.worker = TaskWorker(env, consuming, admin.groups, subscriptions, carrier)
         self.tasks = MoveTasks(env, delays.promoter, subscriptions, self.worker)

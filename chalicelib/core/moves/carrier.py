@@ -1,11 +1,11 @@
 """Carries messages that a worker has leased from one subscription to another.
 
-One transaction takes messages out of their leases, puts them where they go, and counts them in the task. So a message
-is in one place, and comes once: whoever dies, and however late the next one goes on.
+One transaction takes messages out of their leases, stores them at their destination, and counts them in the task. So a
+message is always in one place and arrives once, even if a worker crashes or continues late.
 
-A subscription with a topic of its own is sent a new message, stored as a delayed one that is due at once. One that
-reads the topic of others gets back the message that this topic still has: its group owes it again, in a lease that
-nobody holds and that is due, and other groups see nothing of it."""
+A subscription with its own topic gets a new message, stored as a delayed one that is due at once. A subscription to a
+shared topic gets back the message that the topic still has: its group owes it again, in a parked lease that is due, and
+other groups are not affected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.receipt_batch import Owed
 from chalicelib.core.consuming.settle import Take
 from chalicelib.core.cursors.cursor import Cursor, read_again
-from chalicelib.core.cursors.cursor_writes import buried, create, returned, write
+from chalicelib.core.cursors.cursor_writes import bring_back, bury, create, write
 from chalicelib.core.cursors.lease import Lease, parked, runs
 from chalicelib.core.dead_letters import DeadLetters
 from chalicelib.core.dead_letters.bury import together
@@ -35,22 +35,22 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused, Write
 
 NO_SOURCE = "no source"
-"""Why a task fails that meets a message which no subscription of its kind has given up."""
+"""The reason of a task that fails on a message that no known subscription has given up."""
 
 _ORIGIN = re.compile("([0-9]{1,3}):([0-9]{1,15})")
 
 
 class Unmovable(Exception):
-    """A message cannot go where the task wants it; the text is the reason that the task tells."""
+    """A message cannot move to the task's destination. The text is the task's reason."""
 
 
 class NoRoom(Exception):
-    """The cursor of the group that is to owe the messages again has too many leases for now."""
+    """The destination group's cursor has too many leases for now."""
 
 
 class Copy(NamedTuple):
-    """A dead message: its offset in the queue of the topic that it is from, the lease that owes it
-    now and its place there, and the id that it had first."""
+    """A dead message: its offset in its original queue, the lease that owes it now, its place there, and its first
+    id."""
 
     offset: int
     lease: Lease
@@ -59,10 +59,10 @@ class Copy(NamedTuple):
 
 
 Count = Callable[[int], Write]
-"""Counts so many messages in the task, in the transaction that moves them."""
+"""Counts moved messages in the task, in the transaction that moves them."""
 
 
-class Carrier:
+class MessageCarrier:
     def __init__(self, env: Env, reader: LogReader, dead_letters: DeadLetters, stored: Callable[[Topic], None]) -> None:
         self._store, self._runtime, self._agenda = env.store, env.runtime, env.agenda
         self._reader, self._mover, self._dead_letters, self._stored = reader, dead_letters.mover, dead_letters, stored
@@ -99,20 +99,20 @@ class Carrier:
         taken, back = choose(owing, copies, paged)
         if not taken:
             raise NoRoom
-        if queue >= target.topic.queues:  # a sweep that sees this lets it be read again, if it has left
+        if queue >= target.topic.queues:  # a sweep that finds this reads the queue again, if it has left
             self._agenda.appoint(CHECK, target.topic.name, ALWAYS_MS)
         self._agenda.note_ready(target.topic)
         now = self._runtime.now()
-        change = returned(owing, [parked(self._runtime, run, now, attempt=0) for run in back])
+        change = bring_back(owing, [parked(self._runtime, run, now, attempt=0) for run in back])
         by_lease = [(lease, [copy.place for copy in taken if copy.lease is lease]) for lease, _ in chosen]
         leaving = [(lease, places) for lease, places in by_lease if places]
-        leaves = write(cursor, buried(leaving, 0))
+        leaves = write(cursor, bury(leaving, 0))
         self._store.write_together([leaves, write(owing, change), groups.stands(target.group), count(len(taken))])
         self._stored(target.topic)
         return leaving
 
     def _cursor(self, target: Subscription, queue: int) -> Cursor:
-        """The cursor of the subscription's group, which is made if there was no pop yet. Raises Refused."""
+        """The cursor of the subscription's group, created if there was no pop yet. Raises Refused."""
         key = target.group.cursor_key(queue)
         [cursor] = read_again(self._store, [key])
         if cursor is None:
@@ -144,7 +144,7 @@ class Carrier:
 
 
 def _is_passed(stored: Stored, group: Group, cursor: Cursor) -> bool:
-    """Whether the group passes a message that it has not come to yet."""
+    """Whether the group will skip a message that it has not reached yet."""
     is_wanted = group.filter is None or group.filter.wants(stored.message)
     return not is_wanted or stored.is_purged(cursor.purged_at_ms)
 
@@ -154,8 +154,8 @@ def _offsets(chosen: Sequence[Owed]) -> list[int]:
 
 
 def _copies(chosen: Sequence[Owed], messages: Mapping[int, Message]) -> tuple[int, list[Copy]]:
-    """The queue that the first message is from, and those of it, in offset order; of a message that died again after a
-    reset, one copy. Raises Unmovable."""
+    """The original queue of the first message, and the messages from it, in offset order; of a message that died again
+    after a reset, one copy. Raises Unmovable."""
     queues: dict[int, dict[int, Copy]] = {}
     for lease, indexes in chosen:
         for index in indexes:

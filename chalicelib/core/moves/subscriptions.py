@@ -1,4 +1,4 @@
-"""A subscription: a name for a group of a topic, between which move tasks carry messages."""
+"""A subscription: a name for a group of a topic. Move tasks carry messages between subscriptions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chalicelib.core.catalogue.topic import Topic
 
 
 class SubscriptionGone(Exception):
-    """There is no subscription of this name."""
+    """No subscription has this name."""
 
 
 class Subscription(Protocol):
@@ -32,13 +32,13 @@ class Subscription(Protocol):
 
 
 class Subscriptions(Protocol):
-    """Where subscriptions are looked up. A door keeps them: the core does not say what they are to its clients."""
+    """Looks subscriptions up. A door implements it and defines what they are to its clients."""
 
     def find(self, name: str) -> Subscription:
-        """May be some seconds old. Raises SubscriptionGone."""
+        """The subscription, at most some seconds old. Raises SubscriptionGone."""
 
     def id_of(self, name: str) -> str:
-        """From the cheapest read: its topic or group may be gone. Raises SubscriptionGone."""
+        """Its id, from the cheapest read; its topic or group may no longer exist. Raises SubscriptionGone."""
 
     def forget(self, name: str) -> None:
-        """The next `find` reads it again."""
+        """Makes the next `find` read it again."""

@@ -1,8 +1,9 @@
-"""A move task: moves the messages of one subscription back to where they are from, or to another subscription.
+"""A move task: moves the messages of one subscription back to their source, or to another subscription.
 
-Tasks of a subscription are numbered, from 1. The start of number n + 1 demands that there is none, after number n was
-read as the newest, and ended: so one is active at most. One worker at a time holds the task, and each transaction that
-moves messages demands its hold: once a task has ended, or has another worker, none of an older one is applied."""
+Tasks of a subscription are numbered, from 1. A caller starts number n + 1 only after it has read number n as the newest
+and ended, and the write demands that n + 1 does not exist. So at most one task is active. One worker at a time holds
+the task, and each transaction that moves messages demands its hold. Once a task has ended, or has another worker, no
+older transaction is applied."""
 
 from __future__ import annotations
 
@@ -16,21 +17,21 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Absent, AtMost, Effect, Equals, Item, Key, Set, Write
 
 RUNNING, COMPLETED, CANCELLED, FAILED = "RUNNING", "COMPLETED", "CANCELLED", "FAILED"
-"""The states of a task. A cancelled task moves nothing any more."""
+"""The states of a task. A cancelled task moves no more messages."""
 
 MOVED_PER_SECOND_MAX = 500
 HELD_MS = MINUTE_MS
-"""How long after its last sign of life a worker holds a task: its transactions take seconds at most."""
+"""How long a worker holds a task after its last write: its transactions take seconds at most."""
 KEPT_MS = 14 * DAY_MS
 """How long a task is shown after its last change."""
 
 
 @record
 class MoveTask:
-    """`to`, `to_id`: the name and the incarnation of the subscription that gets all messages; None: each goes to the
-    one that it is from. `rate`: messages a second at most, as the client set it. `count`: how many there were to move.
-    `by`: the worker that holds the task until `held_until_ms`. `next_ms`: when the next messages may move. `reason`:
-    why it failed."""
+    """`to`, `to_id`: the name and the incarnation of the destination subscription; None: each message returns to its
+    source. `rate`: the client's limit, in messages a second. `count`: how many messages there were to move. `by`: the
+    worker that holds the task until `held_until_ms`. `next_ms`: when the next messages may move. `reason`: why it
+    failed."""
 
     queue_id: str
     number: int
@@ -62,7 +63,7 @@ class MoveTask:
 
     @property
     def left(self) -> int:
-        """A task moves no more than there was: what dies again meanwhile would travel in circles."""
+        """A task moves at most the initial number of messages, or those that die again would move in circles."""
         return max(0, self.count - self.moved)
 
     @property
@@ -70,7 +71,7 @@ class MoveTask:
         return self.rate or MOVED_PER_SECOND_MAX
 
     def after(self, count: int, now: int) -> MoveTask:
-        """The task when so many more have moved."""
+        """The task after this many more messages have moved."""
         next_ms = max(self.next_ms, now) - -count * SECOND_MS // self.per_second
         return replace(self, moved=self.moved + count, next_ms=next_ms, held_until_ms=now + HELD_MS)
 
@@ -89,7 +90,7 @@ _ATTRIBUTES = {
     "next_ms": "next",
     "reason": "reason",
 }
-"""What is stored, by field."""
+"""The stored attributes, by field."""
 
 
 def start(task: MoveTask) -> Write:
@@ -127,7 +128,7 @@ def moved(task: MoveTask, by: str, count: int, now: int) -> Write:
 
 
 def end(task: MoveTask, state: str, now: int, reason: str | None = None, by: str | None = None) -> Write:
-    """`by`: the worker that ends it; None: whoever cancels it."""
+    """`by`: the worker that ends it; None: a caller cancels it."""
     guards = (_RUNS,) if by is None else (_RUNS, Equals(("by",), by))
     told = {"state": state} if reason is None else {"state": state, "reason": reason}
     return Write(

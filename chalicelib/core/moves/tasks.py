@@ -1,4 +1,4 @@
-"""Starts, lists and cancels move tasks, and finds the one that a subscription has."""
+"""Starts, lists and cancels move tasks, and finds the active one of a subscription."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chalicelib.core.delays.promoter import Promoter
 from chalicelib.core.moves import task as move_task
 from chalicelib.core.moves.subscriptions import Subscription, SubscriptionGone, Subscriptions
 from chalicelib.core.moves.task import CANCELLED, HELD_MS, MoveTask
-from chalicelib.core.moves.worker import TURN_MS, Run, Worker
+from chalicelib.core.moves.worker import TURN_MS, TaskRun, TaskWorker
 from chalicelib.core.store import Range
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused
@@ -25,25 +25,25 @@ WORKED_AT_ONCE_MS = 2 * SECOND_MS
 
 
 class TaskRuns(Exception):
-    """The subscription has an active task already."""
+    """The subscription already has an active task."""
 
 
 class NoTask(Exception):
-    """The subscription has no task of this id that could be cancelled."""
+    """The subscription has no cancellable task with this id."""
 
 
 class MoveTasks:
-    def __init__(self, env: Env, promoter: Promoter, subscriptions: Subscriptions, worker: Worker) -> None:
+    def __init__(self, env: Env, promoter: Promoter, subscriptions: Subscriptions, worker: TaskWorker) -> None:
         self._store, self._runtime, self._agenda = env.store, env.runtime, env.agenda
         self._promoter, self._subscriptions, self._worker = promoter, subscriptions, worker
 
     def start(self, source: Subscription, target: Subscription | None, rate: int | None, task_id: str) -> None:
-        """Starts a task and works on it for a while; a sweep does the rest. `target`: None: each message goes to the
-        one that it is from. `rate`: messages a second at most. `task_id`: a new one. Raises TaskRuns, TopicNotFound,
-        GroupNotFound, StoreUnavailable."""
+        """Starts a task and works on it for a while; a sweep does the rest. `target`: None: each message returns to its
+        source. `rate`: messages a second at most. `task_id`: a new one. Raises TaskRuns, TopicNotFound, GroupNotFound,
+        StoreUnavailable."""
         newest = self.newest(source.id)
         if newest and newest.is_running:
-            self._agenda.appoint(MOVE, source.name, ALWAYS_MS)  # whoever started it may have stopped for minutes
+            self._agenda.appoint(MOVE, source.name, ALWAYS_MS)  # its starter may have been suspended
             raise TaskRuns(source.name)
         now, number = self._runtime.now(), newest.number + 1 if newest else 1
         to, to_id = (target.name, target.id) if target else (None, None)
@@ -56,10 +56,10 @@ class MoveTasks:
             raise TaskRuns(source.name) from None
         with suppress(StoreUnavailable):  # the task is there
             until_ms = self._runtime.uptime() + WORKED_AT_ONCE_MS
-            self._worker.work([Run(source.name, task, task.by)], until_ms, TURN_MS)
+            self._worker.work([TaskRun(source.name, task, task.by)], until_ms, TURN_MS)
 
     def _ready(self, source: Subscription) -> int:
-        """How many messages can be received now, also of those that moved here just now."""
+        """How many messages can be received now, including those that moved here just now."""
         topic, until_ms = source.topic, self._runtime.uptime() + WORKED_AT_ONCE_MS
         for queue in range(topic.readers if topic.delays else 0):
             while self._promoter.promote(topic, queue) and self._runtime.uptime() <= until_ms:
@@ -67,7 +67,7 @@ class MoveTasks:
         return self._worker.ready(source)
 
     def active(self, name: str) -> MoveTask | None:
-        """The task of the subscription of this name that is to be worked on."""
+        """The active task of the subscription of this name."""
         with suppress(SubscriptionGone):
             task = self.newest(self._subscriptions.id_of(name))
             return task if task and task.is_running else None
@@ -84,7 +84,7 @@ class MoveTasks:
         return [MoveTask.of(item) for item in self._store.read([read])[0]]
 
     def cancel(self, source: Subscription, task_id: str) -> MoveTask:
-        """Ends a task that is active: from now on it moves nothing. A repeat finds it cancelled. Raises NoTask."""
+        """Ends an active task, which then moves no more messages. A repeat finds it cancelled. Raises NoTask."""
         while True:
             task = next((task for task in self.list(source.id) if task.id == task_id), None)
             if task is None or task.state not in (move_task.RUNNING, CANCELLED):

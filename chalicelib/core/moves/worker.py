@@ -1,13 +1,13 @@
-"""Works on move tasks, a step after the other: leases messages of a subscription, and has them carried.
+"""Works on move tasks in steps: leases messages of a subscription and has the carrier move them.
 
 | failure | result |
 | --- | --- |
-| a worker dies | its messages are visible again after `LEASE_MS`, and another worker goes on after `HELD_MS` |
-| a worker is stopped for long | its hold and its leases end; its next transaction is refused |
-| the task is cancelled | the same: nothing moves any more |
-| two workers want one task | one holds it, the other leaves it alone |
-| a consumer of the subscription takes a message | it is not there to be moved |
-| the destination is deleted during a step | the transaction is refused; the next step finds it gone: the task fails |
+| a worker crashes | its messages are visible again after `LEASE_MS`, and another worker continues after `HELD_MS` |
+| a worker is suspended for long | its hold and its leases end; its next transaction is refused |
+| the task is cancelled | the same: no more messages move |
+| two workers want one task | one holds it, the other skips it |
+| a consumer of the subscription takes a message | the task does not move it |
+| the destination is deleted during a step | the transaction is refused; the next step fails the task |
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.dead_letters.bury import DEAD_TOGETHER_MAX
 from chalicelib.core.dead_letters.move import SOURCE
 from chalicelib.core.moves import task as move_task
-from chalicelib.core.moves.carrier import NO_SOURCE, Carrier, NoRoom, Unmovable
+from chalicelib.core.moves.carrier import NO_SOURCE, MessageCarrier, NoRoom, Unmovable
 from chalicelib.core.moves.subscriptions import Subscription, SubscriptionGone, Subscriptions
 from chalicelib.core.moves.task import COMPLETED, FAILED, HELD_MS, MoveTask
 from chalicelib.core.store import Keys
@@ -39,22 +39,22 @@ from chalicelib.core.table.writes import Refused
 from chalicelib.core.telemetry.record import count
 
 TURN_MS = SECOND_MS // 10
-"""How much of its rate a task uses in one step, if that is a message or more."""
+"""The time whose share of its rate a task uses in one step, if that is at least one message."""
 LEASE_MS = HELD_MS // 2
-"""How long messages that a worker has leased stay away if it dies: they are back when another one goes on."""
+"""How long a worker leases messages. If it crashes, they are visible again by the time another worker continues."""
 REFUSALS_MAX = 3
-"""Steps in a row that may be refused; then the task is left to another worker, or to a later minute."""
+"""Refused steps in a row before the worker leaves the task to another worker or a later minute."""
 
 NO_TARGET = "no target"
-"""Why a task fails whose destination is gone."""
+"""The reason of a task that fails since its destination no longer exists."""
 IS_PUSHED = "pushed"
-"""Why a task fails whose source is pushed: nobody else takes its messages."""
+"""The reason of a task that fails since its source is pushed, which only the push can read."""
 
 _NAME_CHARS = 8
 
 
 @mutable
-class Run:
+class TaskRun:
     """The work of one worker, `by`, on a task of the subscription of this name. `moved`: how many messages it has
     moved. `refusals`: steps in a row that were refused."""
 
@@ -65,9 +65,9 @@ class Run:
     refusals: int = 0
 
 
-class Worker:
+class TaskWorker:
     def __init__(
-        self, env: Env, consuming: Consuming, groups: Groups, subscriptions: Subscriptions, carrier: Carrier
+        self, env: Env, consuming: Consuming, groups: Groups, subscriptions: Subscriptions, carrier: MessageCarrier
     ) -> None:
         self._store, self._runtime, self._telemetry = env.store, env.runtime, env.telemetry
         self._consuming, self._groups, self._subscriptions, self._carrier = consuming, groups, subscriptions, carrier
@@ -75,21 +75,22 @@ class Worker:
     def new_name(self) -> str:
         return self._runtime.name(_NAME_CHARS)
 
-    def taken(self, source_name: str, task: MoveTask) -> Run | None:
+    def taken(self, source_name: str, task: MoveTask) -> TaskRun | None:
         """None: another worker holds the task, or it has ended."""
         now = self._runtime.now()
         if task.held_until_ms > now:
             return None
-        run = Run(source_name, task, self.new_name())
+        run = TaskRun(source_name, task, self.new_name())
         try:
             self._store.write(move_task.take(task, run.by, now))
         except Refused:
             return None
         return run
 
-    def work(self, runs: Sequence[Run], until_ms: int, pause_ms_max: int) -> int:
-        """Moves messages of these tasks in turn, until all have ended, the time is over, or none may move anything
-        within so long. Returns how many have moved. Raises StoreUnavailable when it is done with the others."""
+    def work(self, runs: Sequence[TaskRun], until_ms: int, pause_ms_max: int) -> int:
+        """Moves messages of these tasks in turn, until all have ended, the time is over, or no task may move a message
+        within `pause_ms_max`. Returns how many have moved. Raises StoreUnavailable after it has finished the other
+        tasks."""
         going, troubles = list(runs), []
         while going and self._runtime.uptime() <= until_ms:
             run = min(going, key=lambda run: run.task.next_ms)
@@ -111,8 +112,8 @@ class Worker:
             raise troubles[0]
         return sum(run.moved for run in runs)
 
-    def _step(self, run: Run) -> bool:
-        """Moves some messages. False: this worker is done with the task."""
+    def _step(self, run: TaskRun) -> bool:
+        """Moves some messages. False: this worker has finished with the task."""
         if not self._is_mine(run):
             return False
         if not run.task.left:
@@ -122,7 +123,7 @@ class Worker:
             if source.id != run.task.queue_id:
                 return False
             popped = self._pop(source, run.task)
-            is_over = not popped.deliveries and not self.ready(source)  # a pop may not see what has just come
+            is_over = not popped.deliveries and not self.ready(source)  # a pop may miss messages that have just come
         except SubscriptionGone:
             return False
         except (TopicNotFound, GroupNotFound):
@@ -136,7 +137,7 @@ class Worker:
             return self._let_go(run)
         return self._end(run, COMPLETED) if is_over else self._is_refused(run)
 
-    def _is_mine(self, run: Run) -> bool:
+    def _is_mine(self, run: TaskRun) -> bool:
         """Reads the task again."""
         items = self._store.read([Keys([run.task.key], strong=True)])[0]
         if not items:
@@ -155,8 +156,9 @@ class Worker:
 
     # -- carried ------------------------------------------------------------------------------------------------------
 
-    def _carry(self, run: Run, source: Subscription, deliveries: Sequence[Delivery]) -> bool:
-        """Moves these messages. What cannot be moved now is visible again, as if it had not been received."""
+    def _carry(self, run: TaskRun, source: Subscription, deliveries: Sequence[Delivery]) -> bool:
+        """Moves these messages. Messages that cannot move now become visible again, as if they had not been
+        received."""
         left = list(deliveries)
         try:
             for name, own in _by_target(run.task, deliveries).items():
@@ -174,7 +176,7 @@ class Worker:
         run.refusals = 0
         return run.task.left > 0 or self._end(run, COMPLETED)
 
-    def _carry_to(self, run: Run, source: Subscription, name: str, deliveries: Sequence[Delivery]) -> None:
+    def _carry_to(self, run: TaskRun, source: Subscription, name: str, deliveries: Sequence[Delivery]) -> None:
         target = self._target(run.task, source, name)
         topic, group_name = source.topic, source.group.name
 
@@ -196,8 +198,8 @@ class Worker:
             raise
 
     def _target(self, task: MoveTask, source: Subscription, name: str) -> Subscription:
-        """The subscription of this name. One that was made again is not the destination of a task; and one that a
-        message names gets it back only if its dead messages move to the source, since anybody can write such a
+        """The subscription of this name. A recreated one is no longer the task's destination. A subscription that a
+        message names gets it back only if its own dead messages move to the source, since any sender can set such a
         property. Raises Unmovable."""
         if not name:
             raise Unmovable(NO_SOURCE)
@@ -218,19 +220,19 @@ class Worker:
 
     # -- left ---------------------------------------------------------------------------------------------------------
 
-    def _is_refused(self, run: Run) -> bool:
-        """Whether to try again: what was refused is read again."""
+    def _is_refused(self, run: TaskRun) -> bool:
+        """Whether to try again after reading everything again."""
         run.refusals += 1
         return run.refusals < REFUSALS_MAX or self._let_go(run)
 
-    def _let_go(self, run: Run) -> bool:
-        """Leaves the task to another worker. False: this one is done with it."""
+    def _let_go(self, run: TaskRun) -> bool:
+        """Leaves the task to another worker. Returns False: this one has finished with it."""
         with suppress(Refused):
             self._store.write(move_task.let_go(run.task, run.by))
         return False
 
-    def _end(self, run: Run, state: str, reason: str | None = None) -> bool:
-        """False: nobody goes on with the task."""
+    def _end(self, run: TaskRun, state: str, reason: str | None = None) -> bool:
+        """Ends the task. Returns False: no worker continues it."""
         with suppress(Refused):
             self._store.write(move_task.end(run.task, state, self._runtime.now(), reason, run.by))
             self.tell(run.source_name, replace(run.task, state=state, reason=reason))
@@ -244,7 +246,7 @@ class Worker:
 
 
 def _by_target(task: MoveTask, deliveries: Sequence[Delivery]) -> dict[str, list[Delivery]]:
-    """The messages by the name of the subscription that they go to; empty: nobody knows where they are from."""
+    """The messages by the name of their destination subscription; empty if their source is unknown."""
     by_name: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
         name = task.to or delivery.stored.message.properties.get(SOURCE, "")

@@ -124,7 +124,7 @@ class Deduplication:
             if record.stands(self._runtime.now()):
                 wanted[key_of(item)].result = self._produced(topic, record, firsts)
 
-    def claim_ids(self, topic: Topic, record: Record, sendings: Sequence[Sending]) -> Taken:
+    def _claim_ids(self, topic: Topic, record: Record, sendings: Sequence[Sending]) -> Taken:
         """Claims all ids for the record's entry, or none: then returns the conflicting records."""
         writes = [
             claim(topic.id, sending.message.dedup_id, replace(record, index=index))
@@ -148,7 +148,7 @@ class Deduplication:
         keyed = [(keys.dedup(topic.id, sending.message.dedup_id or "").pk, sending) for sending in sendings]
         return [(sending, standing[pk]) for pk, sending in keyed if pk in standing]
 
-    def append_entry(self, topic: Topic, record: Record, others_may_help: bool) -> int | StoreUnavailable:
+    def _append_entry(self, topic: Topic, record: Record, others_may_help: bool) -> int | StoreUnavailable:
         """The offset of the entry's first message. If it is unknown, another caller may complete the append later."""
         try:
             tail = Tail(record.base, record.may_create, self._runtime.uptime())
@@ -170,13 +170,13 @@ class Deduplication:
         first: int | StoreUnavailable
         try:
             record = self._intent(topic, queue, entry, messages)
-            if taken := self.claim_ids(topic, record, sendings):
+            if taken := self._claim_ids(topic, record, sendings):
                 return taken
         except StoreUnavailable as trouble:
             first = trouble
         else:
             has_records = any(sending.is_deduplicated for sending in sendings)
-            first = self.append_entry(topic, record, others_may_help=has_records)
+            first = self._append_entry(topic, record, others_may_help=has_records)
         for index, sending in enumerate(sendings):
             sending.result = Produced.stored(queue, entry.id, index, first)
         return []

@@ -21,8 +21,7 @@ from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.cursors.cursor import all_cursors_of
-from chalicelib.core.cursors.pages import joined, pages_of
+from chalicelib.core.cursors.cursor import all_cursors_of, joined, pages_of
 from chalicelib.core.cursors.progress import of_group
 from chalicelib.core.log import Log
 from chalicelib.core.log.offsets import end_of, newest

@@ -118,7 +118,7 @@ class GroupCommit:
     def _lead(self, place: Place, call: _Call, write: Callable[[Sequence[Message]], Written]) -> None:
         """Appends for all that wait by now, and hands the lead on."""
         with self._lock:
-            together = [call, *self._taken_along(place, call)]
+            together = [call, *self._taken_along(place, call)] if self._lines[place] else [call]
         outcome: Written | TopicNotFound | None = None
         try:
             outcome = write([message for each in together for message in each.messages])
@@ -135,8 +135,6 @@ class GroupCommit:
     def _taken_along(self, place: Place, leader: _Call) -> list[_Call]:
         """Those that wait for this append to begin, as many as one entry takes."""
         taken: list[_Call] = []
-        if not self._lines[place]:
-            return taken
         now = self._runtime.uptime()
         count, size = len(leader.messages), leader.body_bytes
         for call in self._lines[place]:

@@ -12,11 +12,24 @@ import orjson
 
 from chalicelib.core.base import limits
 from chalicelib.core.base.errors import DecantError, InvalidField, MessageTooLarge
-from chalicelib.core.base.fields import Label, check, declarations, encodable, given, optional, request, shown
+from chalicelib.core.base.fields import (
+    Label,
+    check,
+    declarations,
+    either,
+    encodable,
+    given,
+    instant,
+    integer,
+    mapping,
+    optional,
+    request,
+    shown,
+    string,
+)
 from chalicelib.core.base.limits import BODY_BYTES_MAX, DELAY_MS_MAX, KEY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.core.base.message import QUEUE, Message, Produced, carried_bytes, properties_bytes
 from chalicelib.core.base.records import mutable
-from chalicelib.core.base.schema import either, instant, integer, mapping, string
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.catalogue.zones import ZONE
 from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace, carried
@@ -115,7 +128,7 @@ class Sending:
 @request
 class Content:
     """body: The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8. As JSON, with quotes and backslashes counted
-        twice, a message has at most {MESSAGE_JSON_BYTES_MAX} bytes: no response could carry more.
+    twice, a message has at most {MESSAGE_JSON_BYTES_MAX} bytes, the most that a response can carry.
     body_base64: The payload as bytes, 1 to {BODY_BYTES_MAX} of them, in base64 (RFC 4648, section 4: standard alphabet,
         padded, no stray bits).
     properties: The sender's own names and values, together at most {PROPERTIES_BYTES_MAX} bytes of UTF-8."""
@@ -134,8 +147,8 @@ class PlainMessage(Content):
     key: Messages with the same key go to the same queue, in order. At most {KEY_BYTES_MAX} bytes of UTF-8.
     tag: The kind of message, for filters. No `|`, and no white space around it.
     queue: Put the message into exactly this queue, counted from 0; wins over `key`.
-    zone: Put the message into a queue of this zone while one of them takes it, and into any other then. A message with
-        `queue` or `key` goes where these say."""
+    zone: Put the message into a queue of this zone, or into any other if none of them accepts it. `queue` and `key` win
+        over `zone`."""
 
     key: str | None = optional(KEY, parse_key)
     tag: str | None = optional(TAG, parse_tag)
@@ -147,8 +160,8 @@ class PlainMessage(Content):
 class HalfMessage(PlainMessage):
     """A message of a transaction. Exactly one of `body` and `body_base64` is given.
 
-    ttl_ms: How long the message is delivered, in milliseconds after it is stored, or for a delayed message after it is
-        delivered into its queue. Then no group gets it any more, neither first nor again."""
+    ttl_ms: How long the message is delivered, in milliseconds after it is stored; for a delayed message, after its
+        delay. After that, no group receives it, not even as a retry."""
 
     ttl_ms: int | None = optional(integer(1, limits.TTL_MS_MAX, examples=[60000]))
 
@@ -157,11 +170,11 @@ class HalfMessage(PlainMessage):
 class NewMessage(HalfMessage):
     """A message to store. Exactly one of `body` and `body_base64` is given.
 
-    delay_ms: Do not deliver the message until this long from now, in milliseconds.
-    deliver_at_ms: Do not deliver the message before. A time in the past means now; at most {DELAY_MS_MAX} ms ahead.
-        Excludes `delay_ms`.
-    dedup_id: The same id in the topic within {DEDUP_MS} ms is stored once and answered with the first result, also
-        within one request. It makes it safe to repeat a produce whose outcome is unknown."""
+    delay_ms: How long to delay the delivery, in milliseconds from now.
+    deliver_at_ms: The earliest delivery. A time in the past means now; at most {DELAY_MS_MAX} ms ahead. Excludes
+        `delay_ms`.
+    dedup_id: Of messages with the same id in the topic within {DEDUP_MS} ms, only the first is stored; the others
+        return its result, also within one request. This makes it safe to repeat a produce whose outcome is unknown."""
 
     RULES: ClassVar[Any] = {
         **PlainMessage.RULES,
@@ -205,10 +218,10 @@ def parse_batch(
             errors.append((index, error))
     if errors:
         raise _first(errors)
-    total = sum(sending.message.body_bytes for sending in sendings)
+    total = sum(sending.message.body_bytes for sending in sendings) if len(sendings) > 1 else 0
     if total > BODY_BYTES_MAX:
         raise MessageTooLarge(f"the bodies of field 'messages' are {total} bytes in all; at most {BODY_BYTES_MAX} fit")
-    for sending in sendings if trace else ():
+    for sending in sendings if any(trace.values()) else ():
         sending.message = traced(sending.message, trace)
     return sendings
 

@@ -17,13 +17,11 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.writer import DelayWriter
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
-from chalicelib.core.log.writer import Packed
 from chalicelib.core.producing.dedup import Deduplication
 from chalicelib.core.producing.group_commit import GroupCommit, Written
 from chalicelib.core.producing.hooks import SendHooks
-from chalicelib.core.producing.key_hash import queue_of_key
 from chalicelib.core.producing.new_message import Sending, parse_batch, parse_for_transaction
-from chalicelib.core.producing.queue_choice import QueueChoice
+from chalicelib.core.producing.queue_choice import QueueChoice, queue_of_key
 from chalicelib.core.table.writes import Item
 from chalicelib.core.telemetry.record import count
 from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
@@ -81,6 +79,8 @@ class Producer:
                 current = self._catalogue.current_topic(topic.name)
                 return self.send(current, parse(current))
 
+        if not (self._hooks.before or self._hooks.after):
+            return send()
         return self._hooks.around(topic.name, [sending.message for sending in sendings], send)
 
     def send(self, topic: Topic, sendings: Sequence[Sending]) -> list[Produced]:
@@ -88,25 +88,36 @@ class Producer:
 
         Raises StoreUnavailable and QueueFull only if no message is known to be stored; with `outcome="unknown"` some
         may be."""
-        stored = _without_repeats(sendings)
-        own = list(dict.fromkeys(stored))
+        stored = own = sendings
+        has_ids = any(sending.message.dedup_id is not None for sending in sendings)
+        if has_ids:
+            stored = _without_repeats(sendings)
+            own = [*dict.fromkeys(stored)]
         choice = self._choice(topic)
         full = self._depths.full(topic, topic.max_depth) if topic.max_depth else {}
-        self.choose_queues(topic, own, full)
-        by_queue = _by_queue(self._admitted(topic, own, full))
-        self._delay(topic, [sending for sending in own if sending.message.deliver_at_ms is not None])
+        self._assign(topic, choice, own, full)
+        admitted = [sending for sending in own if sending.message.deliver_at_ms is None]
+        delayed = [sending for sending in own if sending.message.deliver_at_ms is not None]
+        if full:
+            admitted = self._admitted(topic, admitted, full)
+        by_queue = _by_queue(admitted)
+        if delayed:
+            self._delay(topic, delayed)
         plain: dict[int, list[Sending]] = {}
         for queue, together in by_queue.items():
-            if any(sending.is_deduplicated for sending in together):
+            if has_ids and any(sending.is_deduplicated for sending in together):
                 self._append_deduplicated(topic, choice, queue, together)
             else:
                 plain[queue] = together
-        self._append(topic, choice, plain, {*by_queue, *full})
+        if plain:
+            self._append(topic, choice, plain, {*by_queue, *full})
         results = [sending.result for sending in stored if sending.result]
         if topic.max_depth:
             self._depths.note(topic, results)
-        count("produced", sum(result.error is None for result in results), topic.name)
-        _raise_if_none_stored(results)
+        errors = [result.error for result in results if result.error]
+        count("produced", len(results) - len(errors), topic.name)
+        if len(errors) == len(results):
+            raise max(errors, key=lambda error: (error.outcome_unknown, isinstance(error, StoreUnavailable)))
         self._notice(topic)
         return results
 
@@ -118,18 +129,22 @@ class Producer:
         [waiting] = self._delays.waiting([(sending.queue, sending.message)])
         return self._delays.item(topic, waiting)
 
-    def choose_queues(self, topic: Topic, sendings: Sequence[Sending], full: Collection[int] = ()) -> None:
-        """Gives each message the queue that it would be stored in now. `full`: the queues that refuse messages."""
-        choice = self._choice(topic)
+    def choose_queues(self, topic: Topic, sendings: Sequence[Sending]) -> None:
+        """Gives each message the queue that it would be stored in now."""
+        self._assign(topic, self._choice(topic), sendings)
+
+    def _assign(
+        self, topic: Topic, choice: QueueChoice, sendings: Sequence[Sending], full: Collection[int] = ()
+    ) -> None:
+        """`full`: the queues that refuse messages."""
         zones = dict.fromkeys(sending.zone for sending in sendings)
-        unkeyed = {zone: choice.unkeyed(topic.logs, full, topic.known_zones.queues(zone)) for zone in zones}
+        unkeyed = {zone: choice.unkeyed(topic.logs, full, _near(topic, zone)) for zone in zones}
         for sending in sendings:
             sending.queue = _queue(sending, unkeyed[sending.zone], choice.count)
 
-    def _admitted(self, topic: Topic, own: Sequence[Sending], full: Mapping[int, QueueFull]) -> list[Sending]:
+    def _admitted(self, topic: Topic, plain: Sequence[Sending], full: Mapping[int, QueueFull]) -> list[Sending]:
         """The messages to append now. Those whose queue is full get their result: of an earlier call with their
-        `dedup_id`, or that they are refused. Delayed ones wait outside of the queue."""
-        plain = [sending for sending in own if sending.message.deliver_at_ms is None]
+        `dedup_id`, or that they are refused."""
         refused = [sending for sending in plain if sending.queue in full]
         self._deduplication.repeat(topic, refused)
         for sending in refused:
@@ -189,7 +204,7 @@ class Producer:
         if failed and self._has_time():
             hopping = [sending for sending in failed if sending.may_hop]
             zones = dict.fromkeys(sending.zone for sending in hopping)
-            chosen = {zone: choice.hop(others, topic.known_zones.queues(zone)) for zone in zones}
+            chosen = {zone: choice.hop(others, _near(topic, zone)) for zone in zones}
             for sending in hopping:
                 sending.queue = chosen[sending.zone]
             self._append(topic, choice, _by_queue(failed), used | {*chosen.values()}, hops_left - 1)
@@ -223,14 +238,15 @@ class Producer:
         self, topic: Topic, choice: QueueChoice, messages: Sequence[tuple[int, Sequence[Message]]], may_leave: bool
     ) -> list[Written]:
         """Appends an entry to each of these queues, and notes which queues failed."""
-        packed = [self._packed(queue, together) for queue, together in messages]
+        now = self._runtime.now()
+        packed = [
+            (queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), together, now), together)
+            for queue, together in messages
+        ]
         appended = self._writer.append(topic, packed, may_leave)
         for (queue, _, _), (first, took_ms) in zip(packed, appended, strict=True):
             choice.note(queue, isinstance(first, StoreUnavailable), took_ms)
         return [Written(entry.id, first) for (_, entry, _), (first, _) in zip(packed, appended, strict=True)]
-
-    def _packed(self, queue: int, messages: Sequence[Message]) -> Packed:
-        return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, self._runtime.now()), messages
 
     def _has_time(self) -> bool:
         now = self._runtime.uptime()
@@ -244,6 +260,11 @@ def _settled(together: Sequence[Sending], queue: int, written: Written, begins_a
     for index, sending in enumerate(together, begins_at):
         sending.result = Produced.stored(queue, entry_id, index, first)
     return [*together] if isinstance(first, StoreUnavailable) and not first.outcome_unknown else []
+
+
+def _near(topic: Topic, zone: str | None) -> tuple[int, ...]:
+    """The queues of a zone."""
+    return topic.known_zones.queues(zone) if zone else ()
 
 
 def _queue(sending: Sending, unkeyed: int, queues: int) -> int:
@@ -277,9 +298,3 @@ def _parts(sendings: Sequence[Sending]) -> Iterator[list[Sending]]:
         part.append(sending)
         ids += sending.is_deduplicated
     yield part
-
-
-def _raise_if_none_stored(results: Sequence[Produced]) -> None:
-    errors = [result.error for result in results if result.error]
-    if len(errors) == len(results):
-        raise max(errors, key=lambda error: (error.outcome_unknown, isinstance(error, StoreUnavailable)))

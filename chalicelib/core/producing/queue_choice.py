@@ -1,12 +1,39 @@
-"""Chooses the queue for messages without a key: an instance stays with one and avoids queues that fail or are slow."""
+"""Chooses the queue for messages without a key: an instance stays with one and avoids queues that fail or are slow.
+
+The queue of a key: Jump Consistent Hash (J. Lamping, E. Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm",
+2014, https://arxiv.org/abs/1406.2294).
+
+When a topic grows from m to n queues, the share (n - m) / n of the keys moves, which is the least that balances them,
+and all of these move to new queues. When it shrinks, only the keys of the queues that leave move."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Sequence
 
 from chalicelib.core.base.limits import MINUTE_MS, SECOND_MS
 from chalicelib.core.base.records import record
 from chalicelib.core.base.runtime import Runtime
+
+_HASH_BYTES = 8
+_STATES = 2 ** (8 * _HASH_BYTES)
+_MULTIPLIER = 2_862_933_555_777_941_757
+"""Of the paper's linear congruential generator."""
+_DRAWN_BITS = 31
+_UNDRAWN_BITS = 8 * _HASH_BYTES - _DRAWN_BITS
+
+
+def queue_of_key(key: str, queues: int) -> int:
+    """The same in every process and version, unlike Python's own hash."""
+    state = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=_HASH_BYTES).digest(), "big")
+    queue, jump = 0, 0
+    while jump < queues:
+        queue = jump
+        state = (state * _MULTIPLIER + 1) % _STATES
+        drawn = (state >> _UNDRAWN_BITS) + 1
+        jump = ((queue + 1) << _DRAWN_BITS) // drawn
+    return queue
+
 
 ISOLATED_MS_MIN = SECOND_MS
 ISOLATED_MS_MAX = MINUTE_MS
@@ -49,7 +76,8 @@ class QueueChoice:
         writers do not contend, and changes it if others write there too, if it fails, or if it is `full`. If all have
         failed, it uses the one whose isolation ends first, and a full one only if all are. While any of the queues that
         are `near` is open, it is one of them."""
-        queue, open_queues = self._current.get(near), _nearest(self.others(full), near)
+        queue, others = self._current.get(near), self.others(full)
+        open_queues = _nearest(others, near) if near else others
         stays = [queue] if queue is not None and queue in open_queues else []
         if stays and not self._is_crowded(logs[stays[0]]):
             return stays[0]
@@ -61,18 +89,23 @@ class QueueChoice:
 
     def others(self, besides: Collection[int] = ()) -> list[int]:
         """Queues that have not failed lately, except these."""
+        if not self._isolated:
+            return [queue for queue in self._queues if queue not in besides]
         now = self._runtime.uptime()
         return [queue for queue in self._queues if queue not in besides and self._isolated_until_ms(queue) <= now]
 
     def hop(self, queues: Sequence[int], near: tuple[int, ...] = ()) -> int:
         """Continues with one of these, a near one if there is one."""
-        self._current[near] = self._runtime.choice(_nearest(queues, near))
+        self._current[near] = self._runtime.choice(_nearest(queues, near) if near else queues)
         return self._current[near]
 
     def note(self, queue: int, has_failed: bool, took_ms: int = 0) -> None:
         """Keeps messages away from a queue for a while: one that has failed, twice as long after each further failure,
         and one that took this long for an append (0: unknown). Then it is open again, and the next message probes it.
         A queue that was neither is open at once."""
+        if not has_failed and took_ms < _GRADES[0][0]:
+            self._isolated.pop(queue, None)
+            return
         ms = isolated_ms(took_ms)
         failures = 0
         if has_failed:

@@ -1,4 +1,4 @@
-"""Looking messages up without leasing them."""
+"""Reads messages without leasing them."""
 
 from __future__ import annotations
 

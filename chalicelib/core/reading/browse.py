@@ -35,7 +35,7 @@ class Lookup:
         raise MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")
 
     def _place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int, list[Segment]]:
-        """The place that the message's id contains, and the segment there, if there is one."""
+        """The place in the message's id, and the segment there, if any."""
         entry_id, queue, offset = parse_message_id(message_id) or (b"", topic.most, 0)
         if queue >= topic.most:
             return entry_id, queue, offset, []
@@ -70,8 +70,8 @@ class Lookup:
 
 
 def _ahead(queue: int, start: int, chain: Sequence[Segment]) -> list[tuple[int, int, int]]:
-    """Time of storing, queue and offset of each message from `start` on. Times never decrease within a queue, so that
-    its order wins where clocks differ."""
+    """Time of storing, queue and offset of each message from `start` on. Times never decrease within a queue, so its
+    order holds even if clocks differ."""
     ahead: list[tuple[int, int, int]] = []
     latest = 0
     for first, entry in entries(chain):

@@ -1,4 +1,4 @@
-"""Looks messages up by their key, in topics with `index_keys`, by when they were stored."""
+"""Looks messages up by key, in topics with `index_keys`, in the order of storing."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class KeyLookup:
         return messages[:fitting], next(iter(tokens[fitting:]), None)
 
     def _landed(self, topic: Topic, noted: Sequence[_Noted]) -> dict[str, tuple[int, Entry]]:
-        """The entries as the log has them, each with its first offset, by their places in the index; those in no
-        segment are omitted."""
+        """The entries in the log, each with its first offset, by their places in the index. Omits entries that are in
+        no segment."""
         landed: dict[str, tuple[int, Entry]] = {}
         seen, ahead = Seen(), 1
         waiting = [(index, index.base) for index in noted]
@@ -108,7 +108,7 @@ def _affordable(noted: Sequence[_Noted], landed: Mapping[str, tuple[int, Entry]]
 
 
 def _token(place: str, number: int) -> str:
-    """Where to continue: the entry, and which of its messages with the key."""
+    """The token of a position: the entry, and the index among its messages with the key."""
     return token_of(f"{place}~{number}")
 
 

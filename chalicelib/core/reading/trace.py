@@ -1,5 +1,5 @@
-"""What happened to one message in each group: where it stands, from cursors, retry pages and dead letters, and the
-notes of a topic with `trace`."""
+"""The state of one message in each group, from cursors, retry pages and dead letters, and its events in a topic with
+`trace`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from chalicelib.core.consuming.events import PAGE_OFFSETS, Event
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, RetryPage, all_cursors_of
 from chalicelib.core.cursors.lease import Lease
-from chalicelib.core.dead_letters.dead_letter import DeadLetter
+from chalicelib.core.dead_letters.bury import DeadLetter
 from chalicelib.core.reading.browse import Lookup
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
 
 EVENTS_MAX = 2_000
-"""Notes read: those of the messages near it are among them, each some 200 bytes."""
+"""The most notes read, each some 200 bytes, including those of nearby messages."""
 
 READY, IN_FLIGHT, RETRYING, SETTLED, DEAD = "ready", "in_flight", "retrying", "settled", "dead"
 
 
 @record
-class Standing:
-    """Where the message stands in a group, in a broadcast group with one of its consumers. `lease`: that owes it."""
+class MessageState:
+    """The message's state in a group, or for one consumer of a broadcast group. `lease`: the one that owes it."""
 
     group: Group
     cursor: Cursor
@@ -41,10 +41,10 @@ class Standing:
 
 @record
 class Trace:
-    """`is_complete`: False: there are more groups, or more notes, than are read."""
+    """`is_complete`: False: there are more groups or notes than were read."""
 
     stored: Stored
-    standings: Sequence[Standing]
+    states: Sequence[MessageState]
     is_complete: bool
 
 
@@ -61,16 +61,17 @@ class Traces:
         )
         names = [item["sk"] for item in listed[0]]
         groups = self._catalogue.groups_named(topic, names[:GROUP_DETAILS_MAX])
-        standings = None
-        while standings is None:
-            standings, events = self._standings(topic, groups, stored)
+        states = None
+        while states is None:
+            states, events = self._states(topic, groups, stored)
         is_complete = len(names) <= GROUP_DETAILS_MAX and len(events) < EVENTS_MAX
-        return Trace(stored, standings, is_complete)
+        return Trace(stored, states, is_complete)
 
-    def _standings(
+    def _states(
         self, topic: Topic, groups: Sequence[Group], stored: Stored
-    ) -> tuple[list[Standing] | None, list[Event]]:
-        """In each of these groups, and the notes. None: retries have moved back from their page meanwhile."""
+    ) -> tuple[list[MessageState] | None, list[Event]]:
+        """The states in each of these groups, and the notes. None: retries have moved back from their page
+        meanwhile."""
         cursors = self._cursors(topic, groups, stored.queue)
         letters, events = self._noted(topic, stored, cursors)
         asked = [(cursor, _pages_at(cursor, stored.offset)) for _, cursor in cursors]
@@ -78,7 +79,7 @@ class Traces:
         if any(len(pages) > len(held) for (_, pages), held in zip(asked, paged, strict=True)):
             return None, events
         told = sorted((event for event in events if event.is_about(stored.offset)), key=lambda event: event.order)
-        standings: list[Standing] = []
+        states: list[MessageState] = []
         for (group, cursor), pages in zip(cursors, paged, strict=True):
             leases = [*cursor.owing, *(lease for page in pages.values() for lease in page)]
             lease = next((lease for lease in leases if lease.owes(stored.offset)), None)
@@ -86,8 +87,8 @@ class Traces:
             letter = next((letter for letter in letters if letter.key == own), None)
             state = self._state(cursor, stored.offset, lease, letter)
             here = [event for event in told if (event.group_id, event.consumer) == (group.id, cursor.consumer)]
-            standings.append(Standing(group, cursor, state, lease, letter if state == DEAD else None, here))
-        return standings, events
+            states.append(MessageState(group, cursor, state, lease, letter if state == DEAD else None, here))
+        return states, events
 
     def _cursors(self, topic: Topic, groups: Sequence[Group], queue: int) -> list[tuple[Group, Cursor]]:
         """The cursors of these groups in this queue; in a broadcast group those of all consumers."""

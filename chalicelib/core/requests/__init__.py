@@ -1,4 +1,4 @@
-"""Request and reply: messages that are answered, each by one reply, before a deadline."""
+"""Request and reply: messages that consumers answer with one reply before a deadline."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from chalicelib.core.consuming import Consuming
 from chalicelib.core.cursors.receipt import Receipts
 from chalicelib.core.log import Log
 from chalicelib.core.producing import Producing
-from chalicelib.core.requests.arrivals import Arrivals
-from chalicelib.core.requests.asking import Asker
+from chalicelib.core.requests.asking import Arrivals, Asker, ReplyWaiter
 from chalicelib.core.requests.correlation import Correlations
 from chalicelib.core.requests.replying import Answerer
-from chalicelib.core.requests.waiting import Waiter
 
 
 class Requests:
     def __init__(self, env: Env, signing_key: SigningKey, log: Log, producing: Producing, consuming: Consuming) -> None:
         correlations, arrivals = Correlations(signing_key), Arrivals(env.runtime)
-        waiter = Waiter(env, log.payloads, correlations, arrivals)
+        waiter = ReplyWaiter(env, log.payloads, correlations, arrivals)
         answerer = Answerer(env, log.payloads, Receipts(signing_key), consuming, arrivals)
         self.ask = Asker(env, producing, correlations, waiter).ask
         self.fetch, self.reply, self.correlation = waiter.fetch, answerer.reply, correlations.read

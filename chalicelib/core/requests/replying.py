@@ -13,16 +13,15 @@ from chalicelib.core.cursors.receipt import Receipts
 from chalicelib.core.log.payloads import Payloads
 from chalicelib.core.log.segment import PIECE_BYTES_MAX, Entry
 from chalicelib.core.producing.new_message import traced
-from chalicelib.core.requests.arrivals import Arrivals
-from chalicelib.core.requests.correlation import Correlation
-from chalicelib.core.requests.reply import Replier, fingerprint, is_reply, store
+from chalicelib.core.requests.asking import Arrivals
+from chalicelib.core.requests.correlation import Correlation, Replier, fingerprint, is_reply, store
 from chalicelib.core.store import Keys
 from chalicelib.core.table.writes import Item, Refused
 from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
 
 INLINE_BYTES_MAX = PIECE_BYTES_MAX
-"""A reply up to this size is in its item, and costs one write and one read. A larger one goes into payload items, never
-into S3: nothing would ever remove it there, since no segment points to it."""
+"""A reply up to this size is in its item, and costs one write and one read. A larger reply goes into payload items,
+never into S3, where nothing would remove it, since no segment points to it."""
 
 
 class Answerer:
@@ -37,7 +36,7 @@ class Answerer:
         self, correlation: Correlation, reply: Message, receipt: str | None, trace: Trace = NO_TRACE
     ) -> list[Failure]:
         """Stores the reply, unless it is stored already; then acks the receipt. Returns the receipt if it failed. The
-        trace is no part of what makes a reply the same: each try may have its own.
+        trace does not count in comparing replies, since each try may have its own.
 
         Raises AlreadyReplied, RequestExpired, StoreUnavailable."""
         replier = None if receipt is None else self._replier(correlation, receipt)
@@ -71,7 +70,7 @@ class Answerer:
         self._arrivals.tell(correlation.key, item)
 
     def _ack(self, correlation: Correlation, text: str, replier: Replier | None) -> list[Failure]:
-        """A receipt is valid for the topic of the request, as it is now."""
+        """The receipt must belong to the request's current topic."""
         if replier:
             with suppress(TopicNotFound, GroupNotFound):
                 return self._ack_receipts(self._catalogue.topic(correlation.topic_name), replier.group, [text])
@@ -79,9 +78,9 @@ class Answerer:
 
 
 def _demand_same(correlation: Correlation, item: Item, content: bytes, is_late: bool) -> None:
-    """Raises what is wrong with a reply with this content, unless it is the one stored."""
+    """Raises RequestExpired or AlreadyReplied, unless a reply with this content is stored."""
     if is_reply(item) and item["content"] == content:
         return
     if is_late or not is_reply(item):
-        raise RequestExpired(f"the request could be answered until {correlation.reply_by_ms}")
-    raise AlreadyReplied(f"the request has another reply, of {item['at']}")
+        raise RequestExpired(f"the deadline of the request was {correlation.reply_by_ms}")
+    raise AlreadyReplied(f"the request already has a different reply, stored at {item['at']}")

@@ -1,9 +1,8 @@
 """The storage port. `dynamodb` implements it, and `local.memory` for tests; one contract suite tests both.
 
-Each verb is one round trip. Any of them may raise `StoreUnavailable` (with `outcome="unknown"` when a write may have
-landed nevertheless); a write may also land late, after its caller has given up. An item that would come to more than
-`ITEM_BYTES_MAX` stays unchanged, and the write raises `StoreUnavailable`. A store reports each change to
-`base.deadline`.
+Each verb is one round trip. Each may raise `StoreUnavailable` (with `outcome="unknown"` if a write may have landed); a
+write may also land late, after its caller has given up. A write that would make an item larger than `ITEM_BYTES_MAX`
+leaves it unchanged and raises `StoreUnavailable`. A store reports each change to `base.deadline`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Range:
 
 
 class Throttled(StoreUnavailable):
-    """The store throttled a write of a `deadline.hasty` caller, which was therefore not applied, and not repeated."""
+    """The store throttled a write of a `deadline.hasty` caller. The write was not applied and not retried."""
 
 
 Read = Keys | Range
@@ -74,7 +73,7 @@ class Store(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes nothing but what makes room."""
+        """Whether the store accepts only writes that free space."""
 
     def put_blob(self, name: str, data: bytes) -> None:
         """Stores an object that is written once under a new random name and never changes."""

@@ -1,7 +1,7 @@
 """Spells every key of the table; no other module does. `docs/table.md` is the data dictionary.
 
-`topic_id` and `group_id` are incarnation ids: what is made again under an old name shares no key with what it replaces.
-`consumer` is the hash of a `consumer_id`, which is any text; it is empty except in broadcast groups.
+`topic_id` and `group_id` are incarnation ids: a topic or group created again under an old name shares no key with its
+predecessor. `consumer` is the hash of a `consumer_id`, which can be any text; it is empty except in broadcast groups.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from chalicelib.core.table.writes import Key
 _OFFSET_DIGITS = 15
 _CONSUMER_BYTES = 12
 _CURSORS_KEPT_MAX = 4_096
-"""Keys of cursors cached by one instance: every pop and ack names them again."""
+"""Keys of cursors cached by one instance: every pop and ack uses them."""
 _SEGMENTS_KEPT_MAX = 4_096
-"""The same of segments: a pop names each of them several times, and so does a produce."""
+"""Keys of segments cached by one instance: pops and produces use each several times."""
 CURSORS_IN_PAGE = 16
-"""Queues whose cursors in a group share a partition: one query reads them, and more queues share no more."""
+"""Queues whose cursors in a group share a partition, which one query reads."""
 AGENDA_SHARDS = 4
-"""Partitions of a sweep's appointments. One carries 1,000 writes a second, and each instance makes one a minute
-for each topic in use. One costs an idle stage half a read unit a minute and sweep."""
+"""Partitions of a sweep's appointments. A partition takes 1,000 writes a second, and each instance makes one
+appointment a minute for each topic in use. A partition costs an idle stage half a read unit a minute and sweep."""
 FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
 FORM = 2
-"""The form of the items of the table, with their keys. Raise it with each change after which one release cannot read
-what the other has written."""
+"""The form of the items of the table, with their keys. Raise it with each change that makes one release unable to read
+the items of the other."""
 SETTINGS = "settings"
 """The sort key of the settings of a topic or a group in its partition."""
 AFTER = " "
@@ -75,13 +75,18 @@ def group_partition(topic_id: str, group_name: str, page: int = 0) -> str:
 
 
 def group_partitions(topic_id: str, group_name: str, queues: int) -> list[str]:
-    """All pages of a group in a topic that had so many queues."""
+    """All pages of a group in a topic that had this many queues."""
     return [group_partition(topic_id, group_name, page) for page in range(page_of(queues - 1) + 1)]
 
 
 def page_of(queue: int) -> int:
     """The page with the cursors of this queue."""
     return queue // CURSORS_IN_PAGE
+
+
+def queues_of(page: int, queues: int) -> range:
+    """The queues with cursors in this page, of so many in all."""
+    return range(page * CURSORS_IN_PAGE, min((page + 1) * CURSORS_IN_PAGE, queues))
 
 
 def group(topic_id: str, name: str) -> Key:
@@ -101,8 +106,8 @@ def cursor(topic_id: str, group_name: str, group_id: str, queue: int, consumer: 
 def cursors(
     topic_id: str, group_name: str, group_id: str, queues: int, consumer: str = ""
 ) -> list[tuple[str, str, str]]:
-    """For each page in a topic that had so many queues, its partition, and the sort keys around the cursors of one
-    consumer, or (empty) of all."""
+    """For each page in a topic that had this many queues: its partition, and the range of sort keys of one consumer's
+    cursors, or of all if `consumer` is empty."""
     first, last = around_cursors(group_id, consumer)
     return [(partition, first, last) for partition in group_partitions(topic_id, group_name, queues)]
 
@@ -146,8 +151,8 @@ def push_pause(topic_id: str, group_id: str) -> Key:
 
 
 def owners(partition: str) -> tuple[str, str]:
-    """Whose items it holds: the id of their topic, and itself, or of the pages of a group the first one, which stands
-    for the group."""
+    """The owners of the partition's items: the id of their topic, and the partition; for a page of a group, the group's
+    first page."""
     kind, topic_id, *rest = partition.split("#", 3)
     return topic_id, "#".join((kind, topic_id, *rest[:1]))
 
@@ -206,7 +211,7 @@ def indexed_entry(key: str) -> tuple[int, bytes]:
 
 
 def _hashed(text: str) -> str:
-    """Clients choose ids of any length and with any characters."""
+    """Hashed, since clients choose ids of any length and with any characters."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -247,13 +252,13 @@ def _agenda(sweep: str, shard: int) -> str:
 
 
 def appointment(sweep: str, due_ms: int, subject: str) -> Key:
-    """`subject`: what the sweep has to look at. Those of one topic are in one partition."""
+    """`subject`: the topic or group that the sweep visits. The appointments of one topic are in one partition."""
     shard = crc32(named_in(subject)[0].encode()) % AGENDA_SHARDS
     return Key(_agenda(sweep, shard), f"{due_ms:0{_OFFSET_DIGITS}d}#{subject}")
 
 
 def subject(topic_name: str, group_name: str = "") -> str:
-    """What an appointment is about: a topic, or one of its groups."""
+    """The subject of an appointment: a topic, or one of its groups."""
     return f"{topic_name}#{group_name}" if group_name else topic_name
 
 
@@ -288,7 +293,7 @@ def due_and_entry(key: str) -> tuple[int, bytes]:
 
 
 def late(topic_id: str, queue: int, due_ms: int, entry_id: bytes) -> Key:
-    """Which decision delivers a delayed message that came late."""
+    """Names the decision that delivers a late message."""
     return Key(f"late#{topic_id}#{queue}#{entry_id.hex()}", f"{due_ms:0{_OFFSET_DIGITS}d}")
 
 
@@ -298,7 +303,7 @@ def due_until(due_ms: int) -> str:
 
 
 def transactions(topic_id: str) -> str:
-    """The transactions that are not decided yet."""
+    """The undecided transactions."""
     return f"transactions#{topic_id}"
 
 
@@ -332,7 +337,7 @@ def noted_at(key: str) -> int:
 
 
 def decided(topic_id: str, begun_at_ms: int, entry_id: bytes) -> Key:
-    """What was decided about a transaction."""
+    """The decision about a transaction."""
     return Key(f"decided#{topic_id}#{entry_id.hex()}", f"{begun_at_ms:x}")
 
 

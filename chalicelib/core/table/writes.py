@@ -1,8 +1,8 @@
 """The vocabulary of state changes: a write's guards, its effects, and how it recognizes its own result.
 
-Every state change is one `Write`, or a few in one transaction, built by a named constructor beside what it changes (a
-topic, a segment, a cursor, a dead letter) and applied by a store as one atomic request. The stores interpret this
-vocabulary and nothing else, so what holds on the memory store holds on DynamoDB.
+Every state change is one `Write`, or a few in one transaction. A named constructor in the module of the topic, segment,
+cursor or dead letter builds it, and a store applies it as one atomic request. The stores interpret only this
+vocabulary, so the memory store and DynamoDB behave alike.
 
 A path names a place inside an item: `("leases", token)`, `("next", 0)`. The right-hand side of every effect reads the
 item as it was before the write, and no two effects of a write touch the same place, as in DynamoDB.
@@ -135,7 +135,7 @@ Effect = Assignment | Remove | RemoveItem
 
 
 def never_landed(_before: Item) -> bool:
-    """For writes whose caller inspects the item instead: any caller may have made the same change."""
+    """For writes whose caller inspects the item instead, since any caller may have made the same change."""
     return False
 
 
@@ -143,8 +143,8 @@ def never_landed(_before: Item) -> bool:
 class Write:
     """One conditional request on one item.
 
-    When a guard fails, `landed` checks whether the item already has this write's own effect. A client library repeats
-    requests whose reply was lost, and such a repeat has succeeded. It gets the current item, empty if there is none.
+    When a guard fails, `landed` checks whether the item already has this write's own effect. A repeat of a request
+    whose response was lost has then succeeded. `landed` gets the current item, empty if there is none.
     """
 
     key: Key

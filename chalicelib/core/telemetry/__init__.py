@@ -1,1 +1,2 @@
-"""What operators see: log lines, metrics of CloudWatch and of Prometheus. `docs/observing.md` names all of them."""
+"""Telemetry for operators: log lines, and metrics for CloudWatch and Prometheus. `docs/observing.md` names all of
+them."""

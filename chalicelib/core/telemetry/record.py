@@ -1,5 +1,5 @@
-"""The record of one call: what it does and what it uses. All code that works for the call adds to it without passing it
-through every layer. Where there is none, as in a simulation, nothing is recorded."""
+"""The record of one call: its actions and its costs. All code that works for the call adds to it without passing it
+through every layer. Without a record, as in a simulation, nothing is recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Json = dict[str, Any]
 
 
 class Backlog(NamedTuple):
-    """A group with an alarm, as a check has measured it. `age_ms`: of the oldest ready message; 0 without one."""
+    """The backlog of a group with an alarm, as a check has measured it. `age_ms`: of the oldest ready message; 0
+    without one."""
 
     topic: str
     group: str
@@ -29,8 +30,8 @@ class Backlog(NamedTuple):
 
 @mutable
 class Record:
-    """`about`: further fields of the log line, which are no secrets. `counts`: messages, by what happened to them,
-    topic and group. `backlogs`: those that a check measured; None for all other calls."""
+    """`about`: further fields of the log line, without secrets. `counts`: messages, by event, topic and group.
+    `backlogs`: those that a check measured; None for all other calls."""
 
     operation: str
     topic: str = ""
@@ -54,7 +55,7 @@ _current: ContextVar[Record | None] = ContextVar("record", default=None)
 
 @contextmanager
 def recording(record: Record) -> Iterator[None]:
-    """Meanwhile, what happens in this context is recorded there."""
+    """Records all events of this context there."""
     token = _current.set(record)
     try:
         yield
@@ -63,12 +64,12 @@ def recording(record: Record) -> Iterator[None]:
 
 
 def current() -> Record | None:
-    """That of the call which runs in this context."""
+    """The record of the call that runs in this context."""
     return _current.get()
 
 
 def count(name: str, number: int, topic: str, group: str = "") -> None:
-    """This many messages of a topic, or of a group, were `produced`, `popped`, ..."""
+    """Counts messages of a topic or a group that were `produced`, `popped`, ..."""
     record = _current.get()
     if record and number:
         with record.lock:
@@ -76,7 +77,7 @@ def count(name: str, number: int, topic: str, group: str = "") -> None:
 
 
 def asked_store(requests: int = 1, is_repeat: bool = False) -> None:
-    """So many requests went to the store. `is_repeat`: an earlier try had failed."""
+    """Counts requests to the store. `is_repeat`: an earlier try had failed."""
     if record := _current.get():
         with record.lock:
             record.store_calls += requests
@@ -84,7 +85,7 @@ def asked_store(requests: int = 1, is_repeat: bool = False) -> None:
 
 
 def used(read_units: float = 0, write_units: float = 0) -> None:
-    """The store charged for a request."""
+    """Adds the units that the store charged for a request."""
     if record := _current.get():
         with record.lock:
             record.read_units += read_units
@@ -92,13 +93,13 @@ def used(read_units: float = 0, write_units: float = 0) -> None:
 
 
 def waited(ms: int) -> None:
-    """The call slept on purpose."""
+    """Adds the deliberate sleep of the call."""
     if record := _current.get():
         record.waited_ms += ms
 
 
 def note(**fields: str | int) -> None:
-    """Further fields of the log line, which are no secrets."""
+    """Adds fields to the log line, without secrets."""
     if record := _current.get():
         record.about |= fields
 

@@ -1,4 +1,4 @@
-"""Defects and warnings, and all else that `logging` is told, as lines of JSON among those of the calls."""
+"""Writes errors, warnings and all other records of `logging` as lines of JSON among those of the calls."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from chalicelib.core.telemetry.record import current
 
 _OF_CALL = ("trace_id", "defect", "sweep")
-"""What the record of a call knows about it, as its own line tells it."""
+"""The fields of a call's record that its own line has."""
 
 
 class _Line(logging.Formatter):
-    """`trace_id`: that of the running invocation, where the call has none; empty if there is none."""
+    """`trace_id`: of the running invocation, if the call has none; empty if there is none."""
 
     def __init__(self, trace_id: Callable[[], str]) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ def _of_call() -> dict[str, object]:
 
 
 def report_to_stdout(trace_id: Callable[[], str]) -> None:
-    """Has `logging` write a line of JSON for each record, in place of what its handlers write, and for each warning of
-    Python. Filters stay: that of Lambda's own handler tells the id of the request."""
+    """Makes `logging` write a line of JSON for each record, in place of its handlers' output, and for each Python
+    warning. Filters stay: that of Lambda's own handler adds the id of the request."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(_Line(trace_id))
     for former in logging.getLogger().handlers:

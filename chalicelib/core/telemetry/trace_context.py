@@ -1,5 +1,5 @@
-"""The trace of a request: the headers of W3C Trace Context and Baggage, which its messages carry on as properties of
-the same names.
+"""The trace of a request: the headers of W3C Trace Context and Baggage. Its messages carry them as properties of the
+same names.
 
 <https://www.w3.org/TR/trace-context/>, <https://www.w3.org/TR/baggage/>
 """
@@ -17,10 +17,10 @@ _TRACEPARENT = f"00{_IDS}|(?!00|ff)[0-9a-f]{{2}}{_IDS}(?:-[!-~]*)?"
 """Version, trace id, parent id, flags. The specification says to accept later versions with further fields."""
 
 _VALUE = "[!-~]([ -~\t]*[!-~])?"
-"""What a header can hold: no line ends, which would begin another header."""
+"""A valid header value. A line end would begin another header."""
 
 Trace = Mapping[str, str | None]
-"""`HEADERS` of a request, by their names."""
+"""The `HEADERS` of a request, by name."""
 NO_TRACE: Trace = {}
 
 _XRAY = "x-amzn-trace-id"
@@ -29,8 +29,8 @@ _ROOT = r"(?:^|;)\s*Root=1-([0-9a-f]{8})-([0-9a-f]{24})(?:;|$)"
 
 
 def trace_id(headers: Mapping[str, str]) -> str:
-    """The id that the request came with, in W3C's form or in that of AWS X-Ray; empty if it came with none. `headers`:
-    by their names in lower case."""
+    """The trace id of the request, in the form of W3C or AWS X-Ray; empty if it has none. `headers`: by name, in lower
+    case."""
     if own := re.fullmatch(_TRACEPARENT, headers.get(TRACEPARENT, "")):
         return own[1] or own[2]
     root = re.search(_ROOT, headers.get(_XRAY, ""))
@@ -38,8 +38,8 @@ def trace_id(headers: Mapping[str, str]) -> str:
 
 
 def carried(trace: Trace, own: Mapping[str, str]) -> list[dict[str, str]]:
-    """What a message takes over from its request: the trace with its state, and the baggage, each whole or not at all.
-    What the message has of its `own` stays. A malformed header is ignored, as the specification says."""
+    """The properties that a message gets from its request: the trace with its state, and the baggage, each whole or not
+    at all. The message's `own` properties stay. Ignores a malformed header, as the specification requires."""
     given = {name: value for name in HEADERS if (value := trace.get(name)) and _is_valid(name, value)}
     parts = [(TRACEPARENT, "tracestate"), ("baggage",)]
     return [
@@ -50,7 +50,7 @@ def carried(trace: Trace, own: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def shared(messages: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The headers for a request that brings messages with these properties on their way: what is the same for all.
+    """The headers for a request that delivers messages with these properties: the values that all of them share.
     Different traces stay with their messages."""
     first, *others = messages
     same = {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Transactions:
-    """Imports its parts with the first transaction, so that no other call waits for them."""
+    """Imports its parts with the first transaction, so that other calls do not wait for them."""
 
     def __init__(self, env: Env, log: Log, delays: Delays, producing: Producing) -> None:
         self._env, self._log, self._producing = env, log, producing
@@ -37,8 +37,8 @@ class Transactions:
         return Checks(self._env, self._log)
 
     def drop_overdue(self, topic: Topic, until_ms: int) -> int:
-        """Rolls back what nobody decided about in time, while there is time, and returns how many. Nothing depends on
-        it: others answer as if it were done."""
+        """Rolls back overdue transactions while there is time, and returns how many. Nothing depends on it: other calls
+        treat them as rolled back."""
         count = 0
         for transaction in self.checks.overdue(topic):
             if self._runtime.uptime() > until_ms:

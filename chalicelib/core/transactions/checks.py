@@ -1,4 +1,4 @@
-"""Shows undecided transactions: lists them, and gives each that is due for a check to one caller."""
+"""Lists undecided transactions, and gives each that is due for a check to one caller."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from chalicelib.core.transactions.half import Undecided
 
 POLL_MS_MIN = 10
 POLL_MS_MAX = SECOND_MS
-"""A waiting check looks again after this long, growing from the first to the second; earlier, when one is due."""
+"""How long a waiting check pauses between looks, growing from the first to the second; shorter if a transaction is due
+earlier."""
 
 _PAGE = 100
 
 
 @record
-class Shown:
-    """An undecided transaction as clients see it."""
+class ShownTransaction:
+    """An undecided transaction, for clients."""
 
     transaction: Undecided
     messages: Sequence[Message]
@@ -49,7 +50,7 @@ class Checks:
     def __init__(self, env: Env, log: Log) -> None:
         self._store, self._runtime, self._payloads = env.store, env.runtime, log.payloads
 
-    def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[Shown], str | None]:
+    def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[ShownTransaction], str | None]:
         """Up to `limit` undecided transactions, oldest first, fewer if a response would not hold them, and the token of
         the next page (None: no more)."""
         items, rest = page(self._store, keys.transactions(topic.id), limit, token, keys.TRANSACTION_PATTERN)
@@ -59,9 +60,9 @@ class Checks:
         now = self._runtime.now()
         return self._shown(topic, [transaction for transaction in fitting if transaction.is_open(now)]), rest
 
-    def check(self, topic: Topic, most: int, wait_ms: int) -> list[Shown]:
-        """Takes up to `most` transactions that are due for a check, oldest first, as many as a response holds; nobody
-        else gets them until they are due again. Returns none only if none was due for `wait_ms`."""
+    def check(self, topic: Topic, most: int, wait_ms: int) -> list[ShownTransaction]:
+        """Takes up to `most` transactions that are due for a check, oldest first, as many as a response holds. No other
+        caller gets them until they are due again. Returns none only if none was due for `wait_ms`."""
         give_up_at = deadline.wait_until_ms(self._runtime.uptime() + wait_ms)
         pause_ms = POLL_MS_MIN
         while True:
@@ -75,19 +76,19 @@ class Checks:
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
 
     def ask_for(self, topic: Topic, queue: int) -> bool:
-        """Whether undecided transactions asked for this queue. Costs a read of all of them."""
+        """Whether messages of undecided transactions ask for this queue. Reads all undecided transactions."""
         return any(queue in Undecided.of(item).asked for items in self._pages(topic) for item in items)
 
     def overdue(self, topic: Topic) -> Iterator[Undecided]:
-        """Those that nobody decided about in time."""
+        """The transactions that no caller decided in time."""
         for items in self._pages(topic):
             for transaction in map(Undecided.of, items):
                 if not transaction.is_open(self._runtime.now()):
                     yield transaction
 
     def _take(self, topic: Topic, most: int) -> tuple[list[Undecided], int | None]:
-        """Those taken, or if none is due, when the first will be. If others were faster it looks again: what they have
-        taken is not due any more."""
+        """The transactions taken or, if none is due, when the first will be. If other callers were faster it looks
+        again, since those they took are no longer due."""
         while True:
             now, nexts = self._runtime.now(), []
             due: list[Undecided] = []
@@ -125,10 +126,10 @@ class Checks:
                 return
             after = f"{items[-1]['sk']}{keys.AFTER}"
 
-    def _shown(self, topic: Topic, transactions: Sequence[Undecided]) -> list[Shown]:
-        """Payloads are removed after the decision: what has none any more is decided."""
+    def _shown(self, topic: Topic, transactions: Sequence[Undecided]) -> list[ShownTransaction]:
+        """A transaction without its payload is decided, since payloads are removed only after the decision."""
         messages = self._payloads.messages(topic.id, [transaction.entry for transaction in transactions])
-        shown = [Shown(transaction, messages[transaction.entry.id]) for transaction in transactions]
+        shown = [ShownTransaction(transaction, messages[transaction.entry.id]) for transaction in transactions]
         return [transaction for transaction in shown if LOST not in transaction.messages]
 
     def _wait(self, pause_ms: int, next_at_ms: int | None) -> None:
@@ -141,7 +142,7 @@ class Checks:
 
 
 def _fitting(transactions: Sequence[Undecided]) -> list[Undecided]:
-    """The first of these that certainly fit one response together; one alone always does."""
+    """The first of these that certainly fit one response together: at least one."""
     wire_bytes = count = 0
     for number, transaction in enumerate(transactions):
         wire_bytes, count = wire_bytes + transaction.entry.wire_bytes, count + transaction.entry.count

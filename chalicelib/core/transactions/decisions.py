@@ -25,14 +25,14 @@ from chalicelib.core.transactions.half import (
     COMMITTED,
     INLINE_BYTES_MAX,
     ROLLED_BACK,
+    Begin,
     Decided,
     TransactionId,
     Undecided,
 )
-from chalicelib.core.transactions.request import Begin
 
 NO_QUEUE = -1
-"""What hooks see as the queue of a half message that did not ask for one: it is chosen at the commit."""
+"""The queue that hooks see for a half message without a `queue`, since the commit chooses it."""
 
 
 class Decisions:
@@ -41,8 +41,8 @@ class Decisions:
         self._payloads, self._delays, self._producing = log.payloads, delays, producing
 
     def begin(self, topic: Topic, ask: Begin, trace: Trace = NO_TRACE) -> Undecided:
-        """Stores the messages of a request as one transaction, between the hooks. Raises what the check of the messages
-        or a hook raises, TopicNotFound, StoreUnavailable."""
+        """Stores the messages of a request as one transaction, with the hooks around it. Raises the errors of the check
+        of messages and of hooks, TopicNotFound, StoreUnavailable."""
         now = self._runtime.now()
         sendings = parse_batch(ask.messages, topic, now, trace, HALVES)
         messages = [sending.message for sending in sendings]
@@ -79,11 +79,12 @@ class Decisions:
         self._decided(topic, text, ROLLED_BACK)
 
     def drop(self, topic: Topic, undecided: Undecided) -> Decided | None:
-        """Decides to drop the messages. None: something was decided before. Raises StoreUnavailable."""
+        """Decides to drop the messages. None: the transaction was decided before. Raises StoreUnavailable."""
         return self._decide(topic, undecided, Decided(ROLLED_BACK, self._runtime.now()))
 
     def _store_half(self, topic: Topic, begun: Undecided) -> None:
-        """In a transaction, whose late repeat the store recognizes: it would bring back what was decided meanwhile."""
+        """Stores it in a transaction of the store, which recognizes a late repeat. A plain one would restore a
+        transaction decided meanwhile."""
         if not topic.delays:
             self._delays.writer.demand(topic)
         spilling = [(begun.entry, INLINE_BYTES_MAX)]
@@ -91,8 +92,8 @@ class Decisions:
         self._store.write_together([begun.stored(entry).begin(topic)])
 
     def _decided(self, topic: Topic, text: str, wanted: str) -> Decided:
-        """What is decided about a transaction, by this call if nothing was before. Raises TransactionEnded if it is not
-        what is wanted, TransactionNotFound."""
+        """The decision about a transaction, made by this call unless there was one. Raises TransactionEnded if it is
+        not the wanted one, TransactionNotFound."""
         transaction_id = TransactionId.parse(text)
         if transaction_id is None:
             raise _unknown(topic, text)
@@ -109,13 +110,13 @@ class Decisions:
         return decided
 
     def _decide_as(self, topic: Topic, undecided: Undecided, wanted: str) -> Decided | None:
-        """What this call decides: as wanted, but nothing is committed any more once it is to be rolled back."""
+        """Makes the wanted decision, or a rollback if a commit comes after the time to roll back."""
         if wanted == COMMITTED and undecided.is_open(self._runtime.now()):
             return self._commit(topic, undecided)
         return self.drop(topic, undecided)
 
     def _commit(self, topic: Topic, undecided: Undecided) -> Decided | None:
-        """Decides to deliver the messages. None: something was decided before."""
+        """Decides to deliver the messages. None: the transaction was decided before."""
         messages = self._payloads.messages(topic.id, [undecided.entry])[undecided.entry.id]
         if LOST in messages:
             self._demand_decided(topic, undecided)
@@ -136,7 +137,7 @@ class Decisions:
     def _decide(
         self, topic: Topic, undecided: Undecided, decided: Decided, more: Sequence[Write] = ()
     ) -> Decided | None:
-        """Decides, with more writes in the same transaction. None: something was decided before."""
+        """Decides, with more writes in the same transaction. None: the transaction was decided before."""
         try:
             self._store.write_together([undecided.remove(topic.id), decided.record(topic, undecided.id), *more])
         except Refused:
@@ -147,14 +148,14 @@ class Decisions:
     def _placed(
         self, topic: Topic, messages: Sequence[Message], asked: Sequence[int | None], now: int
     ) -> list[tuple[int, Message]]:
-        """The messages with their queues, due now, all at once: so they are delivered in their order."""
+        """The messages with their queues, all due now, so that they are delivered in their order."""
         sendings = [Sending(message, queue) for message, queue in zip(messages, asked, strict=True)]
         self._producing.choose_queues(topic, sendings)
         return [(sending.queue, replace(sending.message, deliver_at_ms=now)) for sending in sendings]
 
     def _delivered(self, topic: Topic, queue: int, slots: Sequence[Slot]) -> dict[Slot, int]:
-        """Delivers these messages, unless they are delivered, and returns their offsets. One that was cancelled while
-        it waited has none, nor has one that has expired."""
+        """Delivers these messages, unless they are delivered, and returns their offsets. Expired messages, and those
+        cancelled while they waited, have none."""
         while True:
             count = self._delays.promoter.promote(topic, queue, slots[-1].due_ms)
             offsets = self._delays.messages.offsets_with(topic, queue, slots[-1])
@@ -166,7 +167,7 @@ class Decisions:
         return offsets
 
     def _demand_decided(self, topic: Topic, undecided: Undecided) -> None:
-        """A payload is removed after the decision. Raises StoreUnavailable if it is missing before."""
+        """Payloads are removed only after the decision. Raises StoreUnavailable if one is missing earlier."""
         keys = [undecided.id.key(topic.id), undecided.id.decided_key(topic.id)]
         waiting, records = self._store.read([Keys([key], strong=True) for key in keys])
         if waiting and not records:
@@ -174,7 +175,7 @@ class Decisions:
 
 
 def _demand_answerable(entry: Entry) -> None:
-    """Refuses messages that one response could not carry together."""
+    """Refuses messages that do not fit one response together."""
     size, most = entry.wire_bytes + entry.count * MESSAGE_OVERHEAD_BYTES, MESSAGE_JSON_BYTES_MAX
     if size > most:
         raise MessageTooLarge(
@@ -187,5 +188,5 @@ def _unknown(topic: Topic, text: str) -> TransactionNotFound:
 
 
 def _asked(sending: Sending) -> int | None:
-    """The queue that a message keeps until the commit. One of its zone is chosen now."""
+    """The queue that a message keeps until the commit. If it names a zone, a queue of the zone is chosen now."""
     return sending.queue if sending.zone is not None and sending.may_hop else sending.asked

@@ -1,21 +1,59 @@
-"""Transactions: messages that are stored and invisible until their sender decides about them.
+"""Transactions: messages that are stored and invisible until their sender commits or rolls back.
 
 While it is undecided, a transaction is one item, with all its messages. One write decides it: it removes this item,
-creates a record of the decision and, for a commit, stores each message as a delayed one that is due now. So a decision
-is made once, for all messages or for none. `docs/table.md` lists the attributes."""
+creates a record of the decision and, for a commit, stores each message as a delayed one that is due now. So there is
+one decision, for all messages or for none. `docs/table.md` lists the attributes."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any, ClassVar
 
+from chalicelib.core.base import limits
+from chalicelib.core.base.fields import array, integer, optional, request, required
 from chalicelib.core.base.message import ENTRY_ID_BYTES
 from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.decision import Slot
 from chalicelib.core.log.segment import Entry
+from chalicelib.core.producing.new_message import HalfMessage, unchecked
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Absent, Add, Equals, Exists, Item, Key, RemoveItem, Set, Write
+
+_WHILE_UNDECIDED = (1, limits.ROLLBACK_AFTER_MS_MAX)
+
+
+@request
+class Begin:
+    """The messages to hold back.
+
+    messages: All are delivered, or none. Their bodies have at most {BODY_BYTES_MAX} bytes in total. As JSON, with
+        quotes and backslashes counted twice, the messages have at most {MESSAGE_JSON_BYTES_MAX} bytes, the most that a
+        check can return.
+    check_after_ms: How long the transaction can stay undecided before a check returns it, in milliseconds. A check
+        returns it again each time this period has passed.
+    rollback_after_ms: How long the transaction can stay undecided before the service rolls it back, in milliseconds."""
+
+    NAME: ClassVar = "TransactionRequest"
+
+    messages: list[Any] = required(array(HalfMessage, minItems=1, maxItems=limits.HALF_MESSAGES_MAX), unchecked)
+    check_after_ms: int = optional(integer(*_WHILE_UNDECIDED, default=limits.CHECK_AFTER_MS_DEFAULT))
+    rollback_after_ms: int = optional(integer(*_WHILE_UNDECIDED, default=limits.ROLLBACK_AFTER_MS_DEFAULT))
+
+
+@request
+class Check:
+    """How many transactions to take.
+
+    max: How many transactions to take, at most.
+    wait_ms: How long to wait for one, in milliseconds."""
+
+    NAME: ClassVar = "CheckRequest"
+
+    max: int = optional(integer(1, limits.CHECKED_MAX, default=limits.CHECKED_DEFAULT))
+    wait_ms: int = optional(integer(most=limits.WAIT_MS_MAX, default=0, examples=[20000]))
+
 
 INLINE_BYTES_MAX = 800
 """The largest entry that the item of a transaction holds: with its keys and times it then fits a kilobyte."""
@@ -51,8 +89,8 @@ class TransactionId:
 
 @record
 class Undecided:
-    """A transaction before its decision. `entry`: its messages. `asked`: the queue that each asked for, if any.
-    `check_at_ms`: when the next check may take it. `checks`: how many have."""
+    """A transaction before its decision. `entry`: its messages. `asked`: the queue that each message asks for, if any.
+    `check_at_ms`: when the next check may take it. `checks`: how many checks have."""
 
     entry: Entry
     asked: tuple[int | None, ...]
@@ -77,12 +115,12 @@ class Undecided:
         return now < self.rollback_at_ms
 
     def stored(self, entry: Entry) -> Undecided:
-        """The same with its messages as the store has them."""
+        """The same with its messages as stored."""
         return replace(self, entry=entry)
 
     def begin(self, topic: Topic) -> Write:
         """Its key is new, so an existing item is this transaction. Send it with a token, so that the store recognizes a
-        repeat: a late one of a plain write would bring back what is decided."""
+        repeat: a late repeat of a plain write would restore a decided transaction."""
         times = {"after": self.check_after_ms, "until": self.rollback_at_ms, "check": self.check_at_ms}
         queues = [_ANY_QUEUE if queue is None else queue for queue in self.asked]
         asked = {"q": queues} if any(queue is not None for queue in self.asked) else {}
@@ -94,8 +132,8 @@ class Undecided:
         )
 
     def check(self, topic_id: str, now: int, by: bytes) -> Write:
-        """Takes it for one caller, until the next check is due. `by` identifies this check: others may have the same
-        clock."""
+        """Takes the transaction for one caller, until the next check is due. `by` identifies this check, since others
+        may have the same clock."""
         return Write(
             self.id.key(topic_id),
             (Equals(("checks",), self.checks),),
@@ -109,8 +147,8 @@ class Undecided:
 
 @record
 class Decided:
-    """What was decided, and when. `places`: of a commit, the queue and entry id of each message, in order; all are due
-    at `at_ms`."""
+    """A decision and its time. `places`: of a commit, the queue and entry id of each message, in order; all are due at
+    `at_ms`."""
 
     state: str
     at_ms: int
@@ -124,7 +162,7 @@ class Decided:
         return cls(item["state"], item["at"], places)
 
     def slots(self) -> list[tuple[int, Slot]]:
-        """The queue of each message, and its place among the delayed ones there."""
+        """The queue of each message, and its place among the delayed messages there."""
         return [(queue, Slot(self.at_ms, entry_id)) for queue, entry_id in self.places]
 
     def record(self, topic: Topic, transaction_id: TransactionId) -> Write:

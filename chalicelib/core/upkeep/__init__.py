@@ -1,1 +1,1 @@
-"""Scheduled maintenance: what pops do anyway, for queues that nobody is polling, and what only saves cost."""
+"""Scheduled maintenance: the work of pops, for queues that no consumer polls, and clean-up that saves cost."""

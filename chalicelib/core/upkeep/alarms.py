@@ -31,10 +31,10 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.progress import of_group
 from chalicelib.core.delays import Delays
 from chalicelib.core.delays.decision import wait
-from chalicelib.core.producing.key_hash import queue_of_key
+from chalicelib.core.producing.queue_choice import queue_of_key
 from chalicelib.core.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
 from chalicelib.core.telemetry.record import Backlog, measured
-from chalicelib.core.upkeep.troubles import Troubles
+from chalicelib.core.upkeep.rounds import Troubles
 
 
 class Alarms:
@@ -45,9 +45,8 @@ class Alarms:
         self._topics, self._groups = admin.topics, admin.groups
 
     def check(self, groups: Sequence[StoredGroup], ends: Sequence[Sequence[int]], troubles: Troubles) -> int:
-        """Sends messages for the groups that have crossed a threshold; what is read of them, and of the ends of their
-        queues, may be stale. Returns the number of changes. Where log lines are written, they tell the backlog of each
-        group."""
+        """Sends messages for the groups that have crossed a threshold. The groups and the ends of their queues may be
+        stale. Returns the number of changes. Log lines, if enabled, show the backlog of each group."""
         now, is_told = self._runtime.now(), self._telemetry.tells_backlogs
         changes = 0
         for stored, own in zip(groups, ends, strict=True):
@@ -60,7 +59,8 @@ class Alarms:
         return changes
 
     def _check(self, topic: Topic, group: Group) -> bool:
-        """Reads the state before it measures: the measurement must not be older than the state it changes."""
+        """Reads the state before it measures, since the measurement must not be older than the state that it
+        changes."""
         standing = self._catalogue.alarm_state(group)
         try:
             details = self._groups.details(topic, group.name)
@@ -79,11 +79,11 @@ class Alarms:
         return self.announce(details.group, state, message(topic.name, details.group, state, ready, age_ms))
 
     def announce(self, group: Group, state: AlarmState, told: Message) -> bool:
-        """Changes the state and sends its message. False: another check did, or the topic of alarms is being
+        """Changes the state and sends the message. False: another check did so, or the topic of alarms is being
         deleted."""
         changing = change(group.alarm_key, state, self._runtime.entropy(ENTRY_ID_BYTES))
         with suppress(Refused, TopicNotFound):
-            # Clearing an alarm of the topic of alarms sends none: that message would be the next backlog, endlessly.
+            # Clearing an alarm on the topic of alarms sends no message, which would be the next backlog, endlessly.
             if told.properties["topic"] == TOPIC and not state.is_raised:
                 self._store.write(changing)
                 return True
@@ -109,8 +109,8 @@ def is_concerned(stored: StoredGroup) -> bool:
 
 
 def is_calm(stored: StoredGroup, ends: Sequence[int], now: int, is_told: bool = False) -> bool:
-    """Whether the group is certainly below its thresholds: an upper estimate that needs no further read. `is_told`:
-    below a threshold of one ready message, so that its backlog is known too."""
+    """Whether the group is certainly below its thresholds, by an upper estimate without further reads. `is_told`:
+    requires that no message is ready, so that its backlog is known too."""
     has_pages = any(cursor.pages for cursor in stored.cursors)
     if stored.alarm_state.is_raised or has_pages or stored.group.alarm is None:
         return False

@@ -1,9 +1,9 @@
 """Removes expired data from the beginning of each log, a day after it expired.
 
-DynamoDB removes payloads, dedup records and index items by their time to live. Segments are removed here, oldest first,
-so that a log only ever loses its beginning; giving each a time to live would cost the same write. The last segment of a
-log stays, since it marks the end of the log, and so does the newest decision of a queue. Removed items no longer change
-and their keys are never used again, so several sweeps may run at once, and a late removal finds nothing."""
+DynamoDB removes payloads, dedup records and index items by their time to live. This module removes segments, oldest
+first, so that a log only loses its beginning; giving each a time to live would cost the same write. The last segment of
+a log stays, since it marks the end of the log, and so does the newest decision of a queue. Removed items no longer
+change and their keys are never used again, so several sweeps may run at once, and a late removal finds nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Expiry:
 
     def trim(self, topic: Topic, until_ms: int) -> tuple[int, int | None]:
         """Removes the expired beginning of each log while there is time. Returns the number of removed items, and when
-        more will expire, as far as the log shows that; None: nothing. Costs half a read unit per queue without expired
+        more will expire, if the log shows it; None: nothing will. Costs half a read unit per queue without expired
         data, and nothing in a topic younger than its retention."""
         now = self._runtime.now()
         gone_ms = topic.gone_ms(now)
@@ -42,7 +42,7 @@ class Expiry:
         count, nexts = 0, []
         glances = [_first(log, _GLANCE) for log in topic.logs]
         for queue, segments in enumerate(self._store.read(glances)):
-            if expired_segments(segments, gone_ms):
+            if _expired_segments(segments, gone_ms):
                 count += self._trim(topic, queue, gone_ms, until_ms)
                 nexts.append(gone_ms)
             elif len(segments) == _GLANCE:
@@ -54,7 +54,7 @@ class Expiry:
         if topic.delays:
             self._promoter.promote(topic, queue)
         count, head = 0, 0
-        for items in self._removing(topic.logs[queue], expired_segments, gone_ms, until_ms):
+        for items in self._removing(topic.logs[queue], _expired_segments, gone_ms, until_ms):
             segments = [Segment.of(item) for item in items]
             self._store.remove_blobs(blob_names(topic.id, [entry for segment in segments for entry in segment.entries]))
             count += len(segments)
@@ -69,7 +69,8 @@ class Expiry:
     def _removing(
         self, pk: str, expired: Callable[[Sequence[Item], int], list[Item]], gone_ms: int, until_ms: int
     ) -> Iterator[list[Item]]:
-        """The expired items at the start of a partition, a page at a time; each page is removed after its turn."""
+        """The expired items at the start of a partition, a page at a time. Removes each page when the next is
+        requested."""
         while self._runtime.uptime() <= until_ms:
             items = expired(self._store.read([_first(pk, _PAGE)])[0], gone_ms)
             yield items
@@ -82,8 +83,8 @@ def _first(pk: str, limit: int) -> Range:
     return Range(pk, keys.FIRST, keys.LAST, limit=limit)
 
 
-def expired_segments(items: Sequence[Item], gone_ms: int) -> list[Item]:
-    """The expired ones at the start of these segments, never the last, which may have no successor."""
+def _expired_segments(items: Sequence[Item], gone_ms: int) -> list[Item]:
+    """The expired segments at the start, never the last one, which may have no successor."""
 
     def is_expired(item: Item) -> bool:
         segment = Segment.of(item)  # a full one never changes
@@ -93,5 +94,5 @@ def expired_segments(items: Sequence[Item], gone_ms: int) -> list[Item]:
 
 
 def expired_decisions(items: Sequence[Item], gone_ms: int) -> list[Item]:
-    """The same of these decisions: the newest one stays."""
+    """The expired decisions at the start, never the newest one."""
     return [*takewhile(lambda item: Decision.of(item).at_ms <= gone_ms, items[:-1])]

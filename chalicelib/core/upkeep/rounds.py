@@ -1,27 +1,48 @@
-"""What the sweeps go through: pages of a partition, and the topics and groups that these name."""
+"""Iterates for the sweeps over pages of a partition, and the topics and groups that these name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 from chalicelib.core.admin.groups import StoredGroup
+from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.catalogue.agenda import Appointment
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic, is_readable
-from chalicelib.core.cursors.pages import joined, pages_of
+from chalicelib.core.cursors.cursor import joined, pages_of
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Set, Write
+
+
+class Troubles:
+    def __init__(self) -> None:
+        self._met: list[StoreUnavailable] = []
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Collects a StoreUnavailable raised in the block."""
+        try:
+            yield
+        except StoreUnavailable as trouble:
+            self._met.append(trouble)
+
+    def tell(self) -> None:
+        """Raises the first collected error, if any."""
+        if self._met:
+            raise self._met[0]
+
 
 _PAGE = 100
 """Topics or appointments read at once."""
 
 
 class Rounds:
-    """Walks through partitions, a page at a time, and reads what they name; the next sweep continues where the time ran
-    out."""
+    """Iterates over partitions, a page at a time, and reads the topics and groups that they name. The next sweep
+    continues where the time ran out."""
 
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
@@ -31,7 +52,7 @@ class Rounds:
     ) -> Iterator[list[Item]]:
         """Pages of items from where the last sweep of this name stopped, of all partitions side by side, up to the sort
         key `last` or until the time is over. A new round begins `every_ms` after the previous one. Concurrent sweeps
-        repeat work, but do no harm."""
+        repeat work harmlessly."""
         key = keys.sweep(sweep)
         noted = self._store.read([Keys([key])])[0]
         began = noted[0]["after"] if noted else ""
@@ -69,9 +90,9 @@ class Rounds:
             yield by_subject
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """The existing ones of these topics, possibly stale, as all that follows: an appointment that ends has stood
-        for longer than reads are stale. Without those in another form: the daily round of the release that reads them
-        makes their appointments again."""
+        """Those of these topics that exist. This and all later reads may be stale, since appointments that end are
+        older than any stale read. Omits topics in another form: the daily round of the release that reads them makes
+        their appointments again."""
         items = self._store.read([Keys([keys.topic(name) for name in dict.fromkeys(names)])])[0]
         return {topic.name: topic for topic in map(Topic.of, filter(is_readable, items))}
 
@@ -84,14 +105,14 @@ class Rounds:
         )
 
     def groups_named(self, subjects: Sequence[str]) -> dict[str, StoredGroup]:
-        """The existing ones of these groups, by subject."""
+        """Those of these groups that exist, by subject."""
         named = [keys.named_in(subject) for subject in subjects]
         topics = self.topics([topic for topic, _ in named])
         groups = self._groups([(topics[topic], group) for topic, group in named if topic in topics])
         return {keys.subject(stored.topic.name, stored.group.name): stored for stored in groups}
 
     def _groups(self, named: Sequence[tuple[Topic, str]]) -> list[StoredGroup]:
-        """The existing ones of these groups."""
+        """Those of these groups that exist."""
         groups: list[StoredGroup] = []
         pages = [pages_of(topic, name) for topic, name in named]
         answers = self._store.read([*chain.from_iterable(pages)])

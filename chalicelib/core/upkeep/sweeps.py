@@ -1,6 +1,6 @@
-"""Scheduled maintenance in bounded rounds through the table. Each may run at any moment, several at once, or never:
-pops do the same work for the queues they poll, and the rest only saves cost. A sweep is not a call of a client, so it
-has no deadline of one."""
+"""Scheduled maintenance in bounded rounds through the table. Each sweep may run at any time, several at once, or never:
+pops do the same work for the queues they poll, and the rest only saves cost. A sweep is not a client's call and has no
+call's deadline."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ from chalicelib.core.telemetry.record import count
 from chalicelib.core.transactions import Transactions
 from chalicelib.core.upkeep.alarms import Alarms, is_concerned
 from chalicelib.core.upkeep.expiry import Expiry
-from chalicelib.core.upkeep.rounds import Rounds
-from chalicelib.core.upkeep.troubles import Troubles
+from chalicelib.core.upkeep.rounds import Rounds, Troubles
 
 if TYPE_CHECKING:
     from chalicelib.core.moves import Moves
@@ -39,9 +38,9 @@ if TYPE_CHECKING:
 SWEEP_MS = 45 * SECOND_MS
 """How long a scheduled sweep runs: it starts every minute, and its function may run for one."""
 SURVEYED_EVERY_MS = DAY_MS
-"""How often all topics are looked at: what has no appointment is not urgent."""
+"""How often a sweep goes through all topics. Work without an appointment is not urgent."""
 TRIMMED_EVERY_MS = HOUR_MS
-"""How often expired data is removed from a topic that has some all the time."""
+"""How often expired data is removed from a topic that always has some."""
 
 _GRAVES_MAX = 100
 
@@ -130,8 +129,8 @@ class Sweeps:
         return swept
 
     def _waits(self, topics: Sequence[Topic]) -> dict[str, dict[int, int]]:
-        """When the first delayed message of a queue is due, by topic and queue, for the queues that have one; also for
-        those that have left, which are read again if something waits in them."""
+        """When the first delayed message of each queue is due, by topic and queue, including queues that have left,
+        which are read again if messages wait in them."""
         reads = [read for topic in topics for read in self._promoter.glances(topic, range(topic.most))]
         dues = iter(first_due(self._store.read(reads)))
         by_topic = {topic.name: [*islice(dues, topic.most if topic.delays else 0)] for topic in topics}
@@ -141,8 +140,8 @@ class Sweeps:
         }
 
     def _forward(self, places: Sequence[tuple[Topic, int]], due_ms: int, until_ms: int, troubles: Troubles) -> int:
-        """Promotes some messages of each queue in turn, so that many in one hold up no other. Leaves messages that
-        become due meanwhile to consumers, if there are any, so that no work is done twice."""
+        """Promotes some messages of each queue in turn, so that a full queue does not hold up others. Leaves messages
+        that become due meanwhile to consumers, if there are any, to avoid repeating work."""
         done = 0
         while places:
             left = []
@@ -164,9 +163,8 @@ class Sweeps:
 
     @_sweep
     def check(self) -> Swept:
-        """Raises and clears the alarms of groups, and lets settled queues leave. `seen`: groups with an alarm, and
-        topics where queues drain or return. `done`: alarms raised or cleared, and queues that left or are read
-        again."""
+        """Raises and clears the alarms of groups, and removes settled queues. `seen`: groups with an alarm, and topics
+        where queues drain or return. `done`: alarms raised or cleared, and queues that left or are read again."""
         swept, troubles = Swept(), Troubles()
         for due in self._rounds.due(CHECK, self._until()):
             now, looks = self._runtime.now(), []
@@ -198,8 +196,8 @@ class Sweeps:
 
     @_sweep
     def push(self, wake: Callable[[str, bool], None]) -> Swept:
-        """Wakes the push of the topics where pushed groups have something to do. `wake`: see `push.outside`. `seen`,
-        `done`: such topics."""
+        """Wakes the push of topics where pushed groups have messages. `wake`: see `push.outside`. `seen`, `done`: such
+        topics."""
         swept = Swept()
         for due in self._rounds.due(PUSH, self._until()):
             now = self._runtime.now()
@@ -213,7 +211,7 @@ class Sweeps:
                 if own:
                     nexts.setdefault(name, min(own.values()))
             awake = [name for name, next_ms in nexts.items() if next_ms < now + MINUTE_MS]
-            for name in awake:  # it promotes what is due until the next sweep
+            for name in awake:  # it promotes messages due until the next sweep
                 wake(name, True)
             swept += Swept(len(awake), len(awake))
             self._agenda.has_looked(PUSH, [Look(name, own, nexts.get(name), now) for name, own in due.items()])
@@ -221,7 +219,7 @@ class Sweeps:
 
     @_sweep
     def move(self, moves: Moves, most_ms: int = SWEEP_MS) -> Swept:
-        """Works on move tasks for so long. `seen`: tasks that no other worker holds. `done`: messages."""
+        """Works on move tasks for this long. `seen`: tasks that no other worker holds. `done`: messages."""
         until_ms, troubles, runs = self._runtime.uptime() + most_ms, Troubles(), []
         for due in self._rounds.due(MOVE, until_ms):
             now, looks = self._runtime.now(), []
@@ -241,9 +239,9 @@ class Sweeps:
     @_sweep
     def expire(self) -> Swept:
         """Removes the remains of deleted topics, and expired data. Every day it goes through all topics: finds those
-        with expired data, makes the appointments that are missing, rolls back transactions that nobody decided about in
-        time, and forgets idle consumers of broadcast groups. `seen`: deleted topics with remains, broadcast groups, and
-        topics with expired data or such transactions. `done`: removals and rollbacks."""
+        with expired data, makes missing appointments, rolls back overdue transactions, and drops idle consumers of
+        broadcast groups. `seen`: deleted topics with remains, broadcast groups, and topics with expired data or such
+        transactions. `done`: removals and rollbacks."""
         until_ms, troubles = self._until(), Troubles()
         swept = self._bury_topics(until_ms - SWEEP_MS // 2, troubles)
         for due in self._rounds.due(EXPIRE, until_ms):
@@ -291,8 +289,8 @@ class Sweeps:
         return swept
 
     def appoint_missing(self, topics: Sequence[Topic], groups: Sequence[StoredGroup]) -> None:
-        """Makes the appointments that these topics need: those of an earlier release have none, and a caller that
-        stopped for minutes may have stored something after its appointment ended."""
+        """Makes the appointments that these topics need: topics of an earlier release have none, and a caller suspended
+        for minutes may have stored something after its appointment ended."""
         for name, dues in self._waits(topics).items():
             if dues:
                 self._agenda.appoint(FORWARD, name, min(dues.values()))
@@ -307,9 +305,9 @@ class Sweeps:
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
 
     def _appoint_watched(self, groups: Sequence[StoredGroup]) -> None:
-        """Makes the appointments of groups with an alarm, and of pushed groups, that have something to do."""
+        """Makes the appointments of pushed groups and groups with an alarm that have unsettled messages."""
         for raised in groups:
-            if raised.alarm_state.is_raised:  # though it may have settled all, the alarm is still to be cleared
+            if raised.alarm_state.is_raised:  # even if it has settled all messages, the alarm must be cleared
                 self._agenda.appoint(CHECK, raised.topic.name, ALWAYS_MS)
         watched = [stored for stored in groups if is_concerned(stored) or stored.group.is_pushed]
         for stored in _unsettled(watched, self._ends(watched), self._runtime.now()):
@@ -319,7 +317,7 @@ class Sweeps:
                 self._agenda.appoint(PUSH, stored.topic.name, ALWAYS_MS)
 
     def _trim(self, topic: Topic, until_ms: int) -> tuple[Swept, int | None]:
-        """Also returns when to trim it next; None: it has nothing that expires, unless that is to come."""
+        """Also returns when to trim the topic next; None: nothing in it expires yet."""
         with suppress(TopicNotFound):  # deleted since it was read
             done, next_ms = self._expiry.trim(topic, until_ms)
             is_complete, now = self._runtime.uptime() <= until_ms, self._runtime.now()
@@ -344,12 +342,13 @@ class Sweeps:
 
 
 def last_attempt_end(group: Group, cursor: Cursor) -> int | None:
-    """When the first of the leases ends whose messages then go to the dead letters; None: there are none."""
+    """When the first lease on its last attempt ends, so that its messages go to the dead letters; None: there is
+    none."""
     return min((lease.deadline for lease in cursor.owing if lease.attempt >= group.max_attempts), default=None)
 
 
 def _unsettled(groups: Sequence[StoredGroup], ends: Sequence[Sequence[int]], now: int) -> list[StoredGroup]:
-    """The groups that have something to do now or later in queues that end there."""
+    """The groups that have not settled queues that end there."""
     return [
         stored
         for stored, own in zip(groups, ends, strict=True)

@@ -10,7 +10,7 @@ from chalice.app import Chalice
 
 from chalicelib.api import OPERATIONS
 from chalicelib.api.messages import MESSAGES_PATH
-from chalicelib.doors import dispatch, invocation, router
+from chalicelib.doors import dispatch, functions, router
 from chalicelib.doors.http import events
 from chalicelib.doors.http.request import Request
 from chalicelib.doors.http.response import Response, refusal
@@ -31,12 +31,12 @@ class Application(Chalice):
         """The response to an HTTP request; to another event, a problem. Raises ForeignEvent."""
         if received := events.received(event):
             return received.answered(dispatch.guarded(lambda: self._responded(received.request, context), refusal))
-        invocation.refuse_records(event)
-        return events.answered(refusal(invocation.no_request(event)))
+        functions.refuse_records(event)
+        return events.answered(refusal(functions.no_request(event)))
 
     def _responded(self, request: Request, context: Any) -> Response:
         self.admit(request)
-        return router.respond(request, invocation.left_ms(context))
+        return router.respond(request, functions.left_ms(context))
 
 
 def application() -> Application:

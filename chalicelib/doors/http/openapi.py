@@ -25,9 +25,8 @@ from chalicelib.api.push import SECRET_ID
 from chalicelib.api.tokens import TOKEN_ID
 from chalicelib.core.base import errors
 from chalicelib.core.base.errors import DecantError
-from chalicelib.core.base.fields import Answer, Sometimes, declarations
+from chalicelib.core.base.fields import Answer, Sometimes, array, declarations, integer, string
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HOP_MS_MIN
-from chalicelib.core.base.schema import array, integer, string
 from chalicelib.doors import http
 from chalicelib.doors.http.response import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
 from chalicelib.doors.http.schemas import Schemas, example_of, with_text, without
@@ -49,22 +48,22 @@ _IN_HEADERS = {
     ),
     "tracestate": string(
         examples=["congo=t61rcWkgMzE"],
-        description="What the systems on the way have noted about the trace. Goes with `traceparent`, as it is.",
+        description="The vendor data of the trace. It accompanies `traceparent`, unchanged.",
     ),
     "baggage": string(
         examples=["userId=alice,isProduction=false"],
-        description="W3C Baggage. Each message carries it, as it is, as its property `baggage`, unless it has one"
+        description="W3C Baggage. Each message carries it, unchanged, as its property `baggage`, unless it has one"
         " already or has no room for it.",
     ),
     "Prefer": string(
         examples=["return=minimal", "wait=2"],
-        description="`return=minimal` asks for an answer without a body. `wait=2` asks for one within two seconds: what"
-        " is not stored by then is not tried any more, and is answered as if the store had failed (503, or 207 if some"
-        f" of it is stored). At least {HOP_MS_MIN} ms are taken. What is malformed is ignored (RFC 7240).",
+        description="`return=minimal` asks for a response without a body. `wait=2` asks for one within two seconds:"
+        " messages not stored by then fail as if the store had failed (503, or 207 if some are stored). A call takes"
+        f" at least {HOP_MS_MIN} ms. A malformed value is ignored (RFC 7240).",
     ),
 }
 _BEARER = "bearer"
-_SECURITY = "A token, as `POST /tokens` makes them. It is needed where access control is on."
+_SECURITY = "A token from `POST /tokens`. Required if access control is on."
 
 
 @cache
@@ -86,7 +85,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Decant",
-            "version": f"{VERSION}+{COMMIT}" if COMMIT else VERSION,  # as semver.org has it
+            "version": f"{VERSION}+{COMMIT}" if COMMIT else VERSION,  # PEP 440: a local version
             "summary": "A message queue without brokers.",
             "description": filled(http.__doc__),
         },
@@ -210,7 +209,7 @@ _GUARDED: Errors = [errors.Unauthenticated, errors.Forbidden]
 
 
 class _Wrong(Answer):
-    """code: What went wrong. Stable: the member for clients to switch on.
+    """code: The kind of error. Stable: clients can switch on it.
     detail: One sentence for people, which names the field and the value."""
 
     code = string()
@@ -231,10 +230,11 @@ class Problem(_Wrong):
     type: The kind of problem, as a URI reference.
     title: The kind of problem, in words.
     status: The HTTP status.
-    errors: Every bad message of a batch. `code` and `detail` are those of the first; where some are malformed and
-        others only too large, of the first that is malformed.
-    outcome: The store's answer was lost: what was asked for may have happened. Only where a request writes.
-    correlation_id: The request that has no reply, or, of a 503, that may be sent."""
+    errors: All bad messages of a batch. The problem's `code` and `detail` are those of the first bad message or, if
+        some are malformed and others only too large, of the first malformed one.
+    outcome: `unknown`: the store did not confirm the write, so the request may have been carried out. Only for requests
+        that write.
+    correlation_id: The request without a reply or, in a 503, the request that may have been sent."""
 
     type = string(format="uri-reference")
     title = string()

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.api.operation import Json, described
-from chalicelib.core.base.fields import Answer, Sometimes, declarations
+from chalicelib.core.base.fields import EPOCH, Answer, Schema, Sometimes, declarations, nullable
 from chalicelib.core.base.limits import INSTANT_MS_MAX
-from chalicelib.core.base.schema import EPOCH, Schema, nullable
 
 _INSTANT_MS = 1_767_225_661_000
 """An example of one."""

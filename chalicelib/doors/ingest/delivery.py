@@ -32,9 +32,9 @@ from chalicelib.core.base.limits import (
 )
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors.dispatch import Call, answer
+from chalicelib.doors.functions import left_ms
 from chalicelib.doors.ingest.rules import Rule, about, fitting, parse, parse_rejects, rule_for
 from chalicelib.doors.ingest.sources import Arrival, Json, Trouble, arrivals
-from chalicelib.doors.invocation import left_ms
 
 _log = logging.getLogger("decant")
 

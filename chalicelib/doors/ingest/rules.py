@@ -12,9 +12,19 @@ from functools import lru_cache
 from typing import Any
 
 from chalicelib.core.base.errors import InvalidField, InvalidJson
-from chalicelib.core.base.fields import Label, check, checked, optional, quoted, request, required, shown
+from chalicelib.core.base.fields import (
+    Label,
+    check,
+    checked,
+    mapping,
+    optional,
+    quoted,
+    request,
+    required,
+    shown,
+    string,
+)
 from chalicelib.core.base.limits import EXPRESSION_CHARS_MAX, ID_CHARS_MAX, KEY_BYTES_MAX, NAME_PATTERN
-from chalicelib.core.base.schema import mapping, string
 from chalicelib.doors.ingest.sources import Arrival, Json, as_json
 
 SETTING = "DECANT_INGEST"

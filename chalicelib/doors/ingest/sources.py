@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from chalicelib.core.base.errors import DecantError
-from chalicelib.core.base.fields import Label, check, encodable, shown
+from chalicelib.core.base.fields import Label, check, encodable, mapping, shown, string
 from chalicelib.core.base.limits import TAG_CHARS_MAX
 from chalicelib.core.base.records import mutable
-from chalicelib.core.base.schema import mapping, string
 
 Json = dict[str, Any]
 

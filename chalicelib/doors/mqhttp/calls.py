@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from chalicelib.api.operation import Family
 from chalicelib.core.base.errors import TransactionEnded, TransactionNotFound
-from chalicelib.core.base.fields import checked, optional, request, required
+from chalicelib.core.base.fields import array, checked, integer, optional, request, required, string
 from chalicelib.core.base.limits import RECEIPT_CHARS_MAX, SECOND_MS, WAIT_MS_MAX
-from chalicelib.core.base.schema import array, integer, string
 from chalicelib.core.catalogue import filters
 from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import Group
@@ -21,11 +20,10 @@ from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.taker import Popped
 from chalicelib.core.producing import new_message
 from chalicelib.core.telemetry.trace_context import HEADERS, Trace
-from chalicelib.core.transactions.request import Begin
-from chalicelib.doors.mqhttp import properties
+from chalicelib.core.transactions.half import Begin
+from chalicelib.doors.mqhttp import messages
 from chalicelib.doors.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong
-from chalicelib.doors.mqhttp.properties import CHECK_AFTER, DELIVER_AT
-from chalicelib.doors.mqhttp.rendering import SPACE, Shown, md5_of, messages_text
+from chalicelib.doors.mqhttp.messages import CHECK_AFTER, DELIVER_AT, SPACE, Shown, md5_of, messages_text
 from chalicelib.doors.mqhttp.xml_wire import ELEMENTS_MAX, document, element
 from chalicelib.service import Service
 
@@ -54,14 +52,14 @@ class Published:
     Properties: str = optional(string(default=""))
 
     def fields(self, given: dict[str, str]) -> dict[str, object]:
-        return {"body": self.MessageBody, "tag": self.MessageTag or None, **properties.fields_of(given)}
+        return {"body": self.MessageBody, "tag": self.MessageTag or None, **messages.fields_of(given)}
 
 
 @CALLS.operation("POST", PATH, "produce", {}, Published, headers=HEADERS, is_frequent=True)
 def mq_publish(service: Service, topic: Topic, request: Published, **trace: str | None) -> Outcome:
     if not request.MessageBody:
         raise wrong("element 'MessageBody' must have at least 1 character; it has none")
-    given = properties.parse(request.Properties)
+    given = messages.parse(request.Properties)
     if CHECK_AFTER in given:
         handle = _begun(service, topic, request, given, trace)
         return 201, _receipt(handle, request.MessageBody, element("ReceiptHandle", handle))
@@ -78,7 +76,7 @@ def mq_publish(service: Service, topic: Topic, request: Published, **trace: str 
 
 def _begun(service: Service, topic: Topic, request: Published, given: dict[str, str], trace: Trace) -> str:
     """Stores a half message, and returns the id of its transaction."""
-    seconds = properties.integer(CHECK_AFTER, given[CHECK_AFTER])
+    seconds = messages.integer(CHECK_AFTER, given[CHECK_AFTER])
     if not CHECK_SECONDS_MIN <= seconds <= CHECK_SECONDS_MAX:
         bounds = f"from {CHECK_SECONDS_MIN} to {CHECK_SECONDS_MAX}"
         raise wrong(f"property '{CHECK_AFTER}' must be a number of seconds {bounds}; it is {seconds}")

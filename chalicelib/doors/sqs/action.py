@@ -1,19 +1,22 @@
 """Declares an action of SQS once: its members, what they must be, and who may call it. Both encodings of the wire read
-this table. Handlers take and return members by the names that SQS gives them."""
+this table. Handlers take and return members by the names that SQS gives them. Batches and pages are checked here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from chalicelib.core.access.callers import may, may_somewhere
 from chalicelib.core.access.rights import Need, Verb
-from chalicelib.core.base.errors import TopicNotFound
+from chalicelib.core.base.errors import InvalidField, TopicNotFound
 from chalicelib.core.base.fields import quoted
+from chalicelib.core.base.limits import PAGE_MAX
 from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.doors.sqs.errors import denied
-from chalicelib.doors.sqs.queue import SqsQueue, own_name
+from chalicelib.core.store.paging import place_of
+from chalicelib.doors.sqs.errors import SqsError, bad_value, denied, missing
+from chalicelib.doors.sqs.queue import NAME_PATTERN, SqsQueue, own_name
 from chalicelib.doors.sqs.registry import Change, Standing, queues_of
 from chalicelib.service import Service
 
@@ -212,3 +215,85 @@ class Actions(dict[str, Action]):
             return run
 
         return register
+
+
+T = TypeVar("T")
+
+ENTRIES_MAX = 10
+_ID = re.compile("[A-Za-z0-9_-]{1,80}")
+_BAD_ID = (
+    "A batch entry id can only contain alphanumeric characters, hyphens and underscores."
+    " It can be at most 80 letters long."
+)
+
+Outcome = Json | SqsError
+
+
+def demand_batch(entries: Sequence[Json], entry_name: str, demand: Callable[[Json], object] = lambda _: None) -> None:
+    """Raises SqsError for a batch that is refused as a whole. `entry_name`: what SQS calls an entry. `demand`: raises
+    it for an entry for which the whole batch is refused."""
+    if not entries:
+        raise SqsError("EmptyBatchRequest", f"There should be at least one {entry_name} in the request.")
+    if len(entries) > ENTRIES_MAX:
+        count = f"Maximum number of entries per request are {ENTRIES_MAX}. You have sent {len(entries)}."
+        raise SqsError("TooManyEntriesInBatchRequest", count)
+    seen: set[str] = set()
+    for number, entry in enumerate(entries, 1):
+        if "Id" not in entry:
+            raise missing(f"{entry_name}.{number}.Id")
+        if not _ID.fullmatch(entry["Id"]):
+            raise SqsError("InvalidBatchEntryId", _BAD_ID)
+    for entry in entries:
+        demand(entry)
+    for entry in entries:
+        if entry["Id"] in seen:
+            raise SqsError("BatchEntryIdsNotDistinct", f"Id {entry['Id']} repeated.")
+        seen.add(entry["Id"])
+
+
+class Batch(Generic[T]):
+    """The entries of a request, and what the function makes of each, or the SqsError that it raises."""
+
+    def __init__(self, entries: Sequence[Json], check: Callable[[Json], T]) -> None:
+        self._checked = [(entry["Id"], _checked(entry, check)) for entry in entries]
+
+    @property
+    def valid(self) -> list[T]:
+        return [each for _, each in self._checked if not isinstance(each, SqsError)]
+
+    def answer(self, outcomes: Iterable[Outcome]) -> Json:
+        """`outcomes`: of each valid entry, the members of its answer, or its error."""
+        results = iter(outcomes)
+        each = [(id_, own if isinstance(own, SqsError) else next(results)) for id_, own in self._checked]
+        return {
+            "Successful": [{"Id": id_, **outcome} for id_, outcome in each if not isinstance(outcome, SqsError)],
+            "Failed": [_failed(id_, outcome) for id_, outcome in each if isinstance(outcome, SqsError)],
+        }
+
+
+def _checked(entry: Json, check: Callable[[Json], T]) -> T | SqsError:
+    try:
+        return check(entry)
+    except SqsError as error:
+        return error
+
+
+def _failed(id_: str, error: SqsError) -> dict[str, Any]:
+    about = {"SenderFault": error.shape.is_senders, "Code": error.entry_code, "Message": error.message}
+    return {"Id": id_, **about}
+
+
+def page(
+    call: Call, prefix: str = "", is_wanted: Callable[[SqsQueue], bool] | None = None
+) -> tuple[list[str], str | None]:
+    """The URLs of the queues that `MaxResults` and `NextToken` ask for, of those whose names begin with the prefix and
+    that are wanted; and the token of the next page, if a number was asked for and there is more. Raises SqsError."""
+    most, token = call.request.get("MaxResults"), call.request.get("NextToken")
+    if most is not None and not 1 <= most <= PAGE_MAX:
+        raise bad_value(most, "MaxResults", f"Must be between 1 and {PAGE_MAX}, if provided.")
+    try:
+        after = place_of(token, NAME_PATTERN) if token else ""
+    except InvalidField:
+        raise bad_value(token, "NextToken", "It is not from a previous page.") from None
+    queues, rest = queues_of(call.service).page(prefix, most or PAGE_MAX, after, is_wanted)
+    return [call.context.url(queue.name) for queue in queues], rest if most else None

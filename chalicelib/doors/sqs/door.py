@@ -29,7 +29,7 @@ from chalicelib.doors.sqs import json_wire, query_wire, sigv4
 from chalicelib.doors.sqs.action import Action, Call, Carrier, Context, Json
 from chalicelib.doors.sqs.actions import ACTIONS
 from chalicelib.doors.sqs.errors import NO_QUEUE, SqsError, denied, missing, of_service
-from chalicelib.doors.sqs.message_ids import random_uuid
+from chalicelib.doors.sqs.messages import random_uuid
 from chalicelib.doors.sqs.registry import QueueGone, Standing, queues_of
 
 OPERATION = "sqs."

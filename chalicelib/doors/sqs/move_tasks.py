@@ -20,7 +20,7 @@ from chalicelib.core.moves.worker import IS_PUSHED, NO_TARGET
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json, present
 from chalicelib.doors.sqs.errors import SqsError, bad_value, denied
-from chalicelib.doors.sqs.message_ids import random_uuid
+from chalicelib.doors.sqs.messages import random_uuid
 from chalicelib.doors.sqs.queue import SqsQueue, own_name
 from chalicelib.doors.sqs.redrive_policies import name_of, sources_of
 from chalicelib.doors.sqs.registry import QueueGone, Standing, moves_of, queues_of

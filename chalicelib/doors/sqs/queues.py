@@ -13,9 +13,8 @@ from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors.sqs import queue_attributes as attributes
 from chalicelib.doors.sqs import queue_tags, redrive_policies
-from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json
+from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json, page
 from chalicelib.doors.sqs.errors import SqsError, missing
-from chalicelib.doors.sqs.pages import page
 from chalicelib.doors.sqs.queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay, own_name
 from chalicelib.doors.sqs.registry import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands, queues_of
 

@@ -16,11 +16,10 @@ from chalicelib.core.consuming.pop import Unsuitable
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.taker import Popped
 from chalicelib.core.dead_letters.move import ID, SENT, SOURCE, received_before
-from chalicelib.doors.sqs import message_attributes
+from chalicelib.doors.sqs import messages
 from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXTS, Actions, Call, Json
 from chalicelib.doors.sqs.errors import SqsError, bad_value
-from chalicelib.doors.sqs.message_attributes import ENCODING, Attribute, Attributes
-from chalicelib.doors.sqs.message_ids import uuid_of
+from chalicelib.doors.sqs.messages import ENCODING, Attribute, Attributes, uuid_of
 from chalicelib.doors.sqs.queue import NAME_PATTERN
 from chalicelib.doors.sqs.queue_attributes import VISIBILITY_SECONDS_MAX, WAIT, WAIT_SECONDS_MAX, number
 from chalicelib.doors.sqs.sending import (
@@ -122,22 +121,22 @@ def _content(call: Call, message: Message) -> tuple[str, Attributes]:
     them then says so."""
     patterns = call.request.get("MessageAttributeNames", ())
     body, is_encoded = body_text(message)
-    attributes = message_attributes.of_message(message)
+    attributes = messages.of_message(message)
     if not is_encoded and len(body) > TEXT_BYTES_MAX:
-        chosen = message_attributes.selected(attributes, patterns)
+        chosen = messages.selected(attributes, patterns)
         is_encoded = call.carrier.weigh(_sent(body, chosen)) > MESSAGE_JSON_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
     if is_encoded:
         body, attributes[ENCODING] = base64.b64encode(message.body).decode(), Attribute("String", "base64")
-    return body, message_attributes.selected(attributes, patterns)
+    return body, messages.selected(attributes, patterns)
 
 
 def _received(call: Call, delivery: Delivery, wanted: Collection[str]) -> Json:
     body, attributes = _content(call, delivery.stored.message)
-    digest = {"MD5OfMessageAttributes": message_attributes.md5_of(attributes)} if attributes else {}
+    digest = {"MD5OfMessageAttributes": messages.md5_of(attributes)} if attributes else {}
     return {
         "MessageId": _message_id(delivery.stored),
         "ReceiptHandle": delivery.receipt,
-        "MD5OfBody": message_attributes.md5_of_body(body),
+        "MD5OfBody": messages.md5_of_body(body),
         **_sent(body, attributes),
         **_if_any("Attributes", _system_attributes(call, delivery, wanted)),
         **digest,

@@ -17,9 +17,8 @@ from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import ATTEMPTS_MAX
 from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.core.catalogue.group import ENDLESS, Group
-from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json
+from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json, page
 from chalicelib.doors.sqs.errors import SqsError, bad_value, denied
-from chalicelib.doors.sqs.pages import page
 from chalicelib.doors.sqs.queue import NAME_PATTERN, OWN_PREFIX, SqsQueue, is_fifo, own_name
 from chalicelib.doors.sqs.registry import QueueGone, Standing, queues_of
 

@@ -11,12 +11,22 @@ from chalicelib.core.base.limits import MIB, QUEUES_MAX, SECOND_MS
 from chalicelib.core.base.message import Message, Produced
 from chalicelib.core.base.records import record
 from chalicelib.core.producing.new_message import Sending
-from chalicelib.doors.sqs import message_attributes
-from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Members, Structure
-from chalicelib.doors.sqs.batches import Batch, Outcome, demand_batch
+from chalicelib.doors.sqs import messages
+from chalicelib.doors.sqs.action import (
+    INTEGER,
+    TEXT,
+    Actions,
+    Batch,
+    Call,
+    Json,
+    List,
+    Members,
+    Outcome,
+    Structure,
+    demand_batch,
+)
 from chalicelib.doors.sqs.errors import SqsError, bad_value, missing, of_service
-from chalicelib.doors.sqs.message_attributes import ATTRIBUTES, Attributes
-from chalicelib.doors.sqs.message_ids import uuid_of
+from chalicelib.doors.sqs.messages import ATTRIBUTES, Attributes, uuid_of
 from chalicelib.doors.sqs.queue import SqsQueue
 from chalicelib.doors.sqs.queue_attributes import (
     BY_GROUP,
@@ -113,11 +123,11 @@ def _ready(call: Call, given: Json, is_entry: bool = False) -> _Ready:
         raise missing("MessageBody")
     if not is_sendable(body):
         raise SqsError("InvalidMessageContents", "The message contains characters outside the allowed set.")
-    attributes = message_attributes.parse(given.get("MessageAttributes", {}))
-    system = message_attributes.parse(given.get("MessageSystemAttributes", {}), "system")
+    attributes = messages.parse(given.get("MessageAttributes", {}))
+    system = messages.parse(given.get("MessageSystemAttributes", {}), "system")
     _demand_small(call, _bytes_of(given), is_entry)
     delay_seconds = _delay_seconds(call, given)
-    properties, tag = message_attributes.properties_and_tag(attributes)
+    properties, tag = messages.properties_and_tag(attributes)
     properties |= _own_properties(call, given, system)
     due_ms = call.service.env.runtime.now() + delay_seconds * SECOND_MS if delay_seconds else None
     message = Message(body, None, key=None, tag=tag, properties=properties, deliver_at_ms=due_ms)
@@ -230,9 +240,9 @@ def _send(call: Call, ready: Sequence[_Ready]) -> list[Produced]:
 def _digests(body: str, attributes: Attributes, system: Attributes) -> Json:
     """Of the request, whatever has become of it."""
     return {
-        "MD5OfMessageBody": message_attributes.md5_of_body(body),
-        **({"MD5OfMessageAttributes": message_attributes.md5_of(attributes)} if attributes else {}),
-        **({"MD5OfMessageSystemAttributes": message_attributes.md5_of(system)} if system else {}),
+        "MD5OfMessageBody": messages.md5_of_body(body),
+        **({"MD5OfMessageAttributes": messages.md5_of(attributes)} if attributes else {}),
+        **({"MD5OfMessageSystemAttributes": messages.md5_of(system)} if system else {}),
     }
 
 

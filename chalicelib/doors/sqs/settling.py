@@ -7,8 +7,18 @@ from collections.abc import Sequence
 from chalicelib.core.base.limits import INVISIBLE_MS_MAX, SECOND_MS
 from chalicelib.core.consuming.receipt_batch import RECEIPT_INVALID, CursorFull, Failure
 from chalicelib.core.cursors.cursor import read_again
-from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Members, Structure
-from chalicelib.doors.sqs.batches import Batch, demand_batch
+from chalicelib.doors.sqs.action import (
+    INTEGER,
+    TEXT,
+    Actions,
+    Batch,
+    Call,
+    Json,
+    List,
+    Members,
+    Structure,
+    demand_batch,
+)
 from chalicelib.doors.sqs.errors import SqsError, bad_value, missing
 from chalicelib.doors.sqs.queue_attributes import VISIBILITY_SECONDS_MAX
 

@@ -1,5 +1,5 @@
-"""DynamoDB's typed JSON: `{"S": "text"}`, `{"N": "12"}`, `{"B": "base64"}`, `{"BOOL": true}`, `{"L": [...]}`,
-`{"M": {...}}`. An attribute of another type than the data dictionary says makes the item `Malformed`."""
+"""DynamoDB's typed JSON: `{"S": "text"}`, `{"N": "12"}`, `{"B": "base64"}`, `{"BOOL": true}`, `{"L": [...]}`, `{"M":
+{...}}`. An attribute of a type other than in the data dictionary makes the item `Malformed`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Attributes:
         return self.flag(name) if name in self._typed else default
 
     def is_text(self, name: str) -> bool:
-        """Whether the attribute is text, of one that may have another type too."""
+        """Whether an attribute that may have several types is text."""
         return "S" in (self._typed.get(name) or {})
 
     def _get(self, name: str, kind: str, python: type) -> Any:

@@ -1,8 +1,8 @@
-"""Lines of a data file, many at once: segments and payloads, of which there are most, become columns.
+"""Lines of a data file, many at once: segments and payloads, the most frequent kinds, become columns.
 
-`pyarrow.json` parses a block into the typed JSON's own columns, by an explicit schema; the numbers and base64 texts in
-them are turned into numbers and bytes a column at a time. Whatever is not as it should be makes the whole block
-`Unsuited`: then it is read line by line, which finds what is wrong and where.
+`pyarrow.json` parses a block into the typed JSON's own columns, by an explicit schema. This module then converts
+numbers and base64 texts a column at a time. Any unexpected value makes the whole block `Unsuited`: it is then read line
+by line, which finds the error and its place.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Unsuited(Exception):
 
 
 class Columns(NamedTuple):
-    """All but the struct are columns of `item_schemas.ITEMS` with that name."""
+    """All except the struct are the columns of `item_schemas.ITEMS` with these names."""
 
     pk: pa.Array
     sk: pa.Array
@@ -234,7 +234,7 @@ def _numbers(texts: pa.Array) -> pa.Array:
 def _demanded(texts: pa.Array, pattern: str) -> pa.Array:
     """Returns the texts unchanged if they match the pattern; a cast alone accepts hexadecimal numbers, and more."""
     if pc.any(pc.invert(pc.match_substring_regex(texts, pattern))).as_py():
-        raise Unsuited("a text is not as it should be")
+        raise Unsuited("an attribute is not valid UTF-8 text")
     return texts
 
 

@@ -30,16 +30,16 @@ PREFIXES = {
     "trace": "note",
     "agenda": "appointment",
 }
-"""How the partition key of a kind begins, if its partitions hold nothing else."""
+"""The prefix of a kind's partition key, if its partitions hold no other kind."""
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
     "push": {"slot": "push_slot", "pause": "push_pause"},
     "service": {"sweep": "sweep", "signing-key": "secret"},
 }
-"""Partitions that hold several kinds: the beginning of the sort key tells them apart."""
+"""Partitions that hold several kinds, distinguished by the prefix of the sort key."""
 
 
-class Key(NamedTuple):
+class ItemKey(NamedTuple):
     """`parts`: of the partition key; `sort`: of the sort key."""
 
     pk: str
@@ -48,11 +48,11 @@ class Key(NamedTuple):
     sort: list[str]
 
 
-def key_of(pk: str, sk: str) -> Key:
-    return Key(pk, sk, pk.split("#"), sk.split("#"))
+def key_of(pk: str, sk: str) -> ItemKey:
+    return ItemKey(pk, sk, pk.split("#"), sk.split("#"))
 
 
-def kind_of(key: Key) -> str:
+def kind_of(key: ItemKey) -> str:
     prefix = key.parts[0]
     kind = PREFIXES.get(prefix) or _WITHIN.get(prefix, {}).get(key.sort[0])
     if kind is None:
@@ -60,8 +60,8 @@ def kind_of(key: Key) -> str:
     return kind
 
 
-def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
-    """The item's topic id. Null if the item has no topic, or its topic is gone."""
+def topic_id_of(kind: str, key: ItemKey, item: Attributes | None) -> str | None:
+    """The item's topic id. Null if the item has no topic, or its topic was deleted."""
     if kind == "topic":
         return item.text("id") if item else None
     if kind == "listed_topic":
@@ -71,10 +71,10 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
     return None if key.parts[0] in ("service", "tokens", "agenda", "sqs-queues", "moves") else part_of(key.parts, 1)
 
 
-def demand(holds: bool, key: Key) -> None:
+def demand(holds: bool, key: ItemKey) -> None:
     """Raises `Malformed` unless the key `holds` to its form."""
     if not holds:
-        raise Malformed(f"the key is not as it should be: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
+        raise Malformed(f"the key has an unknown form: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
 
 
 def part_of(parts: list[str], at: int) -> str:
@@ -83,11 +83,11 @@ def part_of(parts: list[str], at: int) -> str:
     return parts[at]
 
 
-def number_of(text: str, key: Key) -> int:
+def number_of(text: str, key: ItemKey) -> int:
     demand(re.fullmatch("[0-9]{1,18}", text) is not None, key)
     return int(text)
 
 
-def bytes_of(text: str, key: Key) -> bytes:
+def bytes_of(text: str, key: ItemKey) -> bytes:
     demand(re.fullmatch("([0-9a-f]{2})+", text) is not None, key)
     return bytes.fromhex(text)

@@ -1,4 +1,4 @@
-"""Lines of a data file, one by one: each becomes a row of `item_schemas.ITEMS`, or the reason why it does not.
+"""Lines of a data file, one by one: each becomes a row of `item_schemas.ITEMS`, or the reason why it cannot.
 
 Used for rare kinds, for maps whose names are not known beforehand, and for lines that do not parse in bulk."""
 
@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from spark.reading.items.attributes import Attributes, Malformed, as_number
-from spark.reading.items.keys import Key, key_of, kind_of, topic_id_of
+from spark.reading.items.keys import ItemKey, key_of, kind_of, topic_id_of
 from spark.reading.items.structs import struct_of
 
 
@@ -40,7 +40,7 @@ def _item(item: Attributes) -> dict[str, Any]:
     return {**head, **weighed, **({head["kind"]: struct} if struct else {})}
 
 
-def _head(keys: Attributes, item: Attributes | None) -> tuple[dict[str, Any], Key]:
+def _head(keys: Attributes, item: Attributes | None) -> tuple[dict[str, Any], ItemKey]:
     key = key_of(keys.text("pk"), keys.text("sk"))
     kind = kind_of(key)
     return {"kind": kind, "pk": key.pk, "sk": key.sk, "topic_id": topic_id_of(kind, key, item)}, key

@@ -9,24 +9,25 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from spark.reading.items.attributes import Attributes, Malformed, as_attributes, as_binary, as_list, as_number
-from spark.reading.items.keys import Key, bytes_of, demand, number_of, part_of
+from spark.reading.items.keys import ItemKey, bytes_of, demand, number_of, part_of
 
 CODECS = ("json", "zstd")
 POINTER, TIME_BYTES = struct.Struct(">8sH6sIBB"), 6
-"""An entry whose messages are elsewhere: id, count, time, wire bytes, pieces, flags; then the times that flags tell."""
+"""An entry whose messages are elsewhere: id, count, time, wire bytes, pieces, flags; then the times that flags
+announce."""
 IS_ZSTD, HAS_LEAST_TTL, HAS_FIRST_SENT = 1, 2, 4
 _SLOT_BYTES, _DUE_BYTES, _PLACE_BYTES = 14, 6, 9
 _ENDLESS = 2**31 - 1
-"""The `max_attempts` of a group without an end of attempts."""
+"""The `max_attempts` of a group with endless attempts."""
 
 
-def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
+def struct_of(kind: str, key: ItemKey, item: Attributes) -> dict[str, Any] | None:
     """The struct of the item. Null if the pipeline reads nothing of this kind."""
     read = _READERS.get(kind)
     return read(key, item) if read else None
 
 
-def _topic(key: Key, item: Attributes) -> dict[str, Any]:
+def _topic(key: ItemKey, item: Attributes) -> dict[str, Any]:
     queues = item.number("queues")
     return {
         "name": part_of(key.parts, 1),
@@ -50,11 +51,11 @@ def _past(value: object) -> dict[str, Any]:
     return {"until_ms": until_ms, "retention_ms": retention_ms}
 
 
-def _grave(_: Key, item: Attributes) -> dict[str, Any]:
+def _grave(_: ItemKey, item: Attributes) -> dict[str, Any]:
     return {"queues": item.number("queues"), "delays": item.maybe_flag("delays", False)}
 
 
-def _group(key: Key, item: Attributes) -> dict[str, Any]:
+def _group(key: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "name": _name(key),
         "group_id": item.text("id"),
@@ -76,11 +77,11 @@ def _unless_endless(attempts: int) -> int | None:
     return None if attempts == _ENDLESS else attempts
 
 
-def _name(key: Key) -> str:
+def _name(key: ItemKey) -> str:
     return key.pk.split("#")[2] if len(key.parts) > 2 else ""
 
 
-def _cursor(key: Key, item: Attributes) -> dict[str, Any]:
+def _cursor(key: ItemKey, item: Attributes) -> dict[str, Any]:
     demand(len(key.sort) in (3, 4), key)
     pages = item.mapped("pages") if "pages" in item else {}
     return {
@@ -106,7 +107,7 @@ def _lease(token: str, value: object) -> dict[str, Any]:
 
 
 def _has_age(listed: list[Any]) -> bool:
-    """Whether it notes when its messages were first delivered, which no job asks for."""
+    """Whether the lease records when its messages were first delivered, which no job needs."""
     return len(listed) > 4 and isinstance(listed[4], dict) and "N" in listed[4]
 
 
@@ -169,7 +170,7 @@ def _pointer(packed: bytes, name: str) -> dict[str, Any]:
     }
 
 
-def _segment(key: Key, item: Attributes) -> dict[str, Any]:
+def _segment(key: ItemKey, item: Attributes) -> dict[str, Any]:
     base = number_of(key.sk, key)
     return {
         "queue": number_of(part_of(key.parts, 2), key),
@@ -189,7 +190,7 @@ def _placed(entries: list[Any], offset: int) -> Iterator[dict[str, Any]]:
         offset += parsed["count"]
 
 
-def _payload(key: Key, item: Attributes) -> dict[str, Any]:
+def _payload(key: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "entry_id": bytes_of(part_of(key.parts, 2), key),
         "piece": number_of(key.sk, key),
@@ -197,7 +198,7 @@ def _payload(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-def _retry_page(key: Key, item: Attributes) -> dict[str, Any]:
+def _retry_page(key: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "group_id": part_of(key.parts, 2),
         "queue": number_of(part_of(key.parts, 3), key),
@@ -207,7 +208,7 @@ def _retry_page(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-def _delayed(key: Key, item: Attributes) -> dict[str, Any]:
+def _delayed(key: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "queue": number_of(part_of(key.parts, 2), key),
         "due_ms": number_of(key.sort[0], key),
@@ -216,7 +217,7 @@ def _delayed(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-def _transaction(_: Key, item: Attributes) -> dict[str, Any]:
+def _transaction(_: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "entry": entry(item.value("entry")),
         "check_after_ms": item.number("after"),
@@ -225,7 +226,7 @@ def _transaction(_: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-def _decided_transaction(key: Key, item: Attributes) -> dict[str, Any]:
+def _decided_transaction(key: ItemKey, item: Attributes) -> dict[str, Any]:
     state = item.text("state")
     if state not in ("committed", "rolled_back"):
         raise Malformed(f"unknown state {state[:40]!r}")
@@ -240,7 +241,7 @@ def _decided_transaction(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-def _decision(key: Key, item: Attributes) -> dict[str, Any]:
+def _decision(key: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "queue": number_of(part_of(key.parts, 2), key),
         "number": number_of(key.sk, key),
@@ -263,7 +264,7 @@ def _parts_of(packed: bytes, name: str, size: int) -> Iterator[bytes]:
     return (packed[at : at + size] for at in range(0, len(packed), size))
 
 
-def _dedup(_: Key, item: Attributes) -> dict[str, Any]:
+def _dedup(_: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "at_ms": item.number("at"),
         "entry": entry(item.value("entry")),
@@ -275,7 +276,7 @@ def _dedup(_: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-def _index(key: Key, item: Attributes) -> dict[str, Any]:
+def _index(key: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "stored_at_ms": number_of(key.sort[0], key),
         "entry_id": bytes_of(part_of(key.sort, 2), key),
@@ -284,7 +285,7 @@ def _index(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-def _dead_letter(key: Key, item: Attributes) -> dict[str, Any]:
+def _dead_letter(key: ItemKey, item: Attributes) -> dict[str, Any]:
     demand(len(key.sort) in (2, 3), key)
     return {
         "group_id": part_of(key.parts, 2),
@@ -298,7 +299,7 @@ def _dead_letter(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-def _reply(key: Key, item: Attributes) -> dict[str, Any]:
+def _reply(key: ItemKey, item: Attributes) -> dict[str, Any]:
     return {
         "nonce": bytes_of(part_of(key.parts, 2), key),
         "asked_at_ms": item.number("asked_at"),
@@ -313,7 +314,7 @@ def _reply(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
-_READERS: dict[str, Callable[[Key, Attributes], dict[str, Any]]] = {
+_READERS: dict[str, Callable[[ItemKey, Attributes], dict[str, Any]]] = {
     "topic": _topic,
     "grave": _grave,
     "group": _group,

@@ -5,9 +5,9 @@ contradiction within one item always counts. A contradiction between two items i
 that it lasted longer than that; otherwise it is a doubt. The audit skips messages beyond the end of a log that the
 export shows, and expects no items that may have expired.
 
-A reset, a purge and a redrive leave no timestamp. If nobody has popped from a queue for longer than the slack, and one
-of the three happened within it, the audit can report a false violation of `letters` or `page_missing`. The audit of the
-next export does not repeat it.
+A reset, a purge and a redrive leave no timestamp. If a queue had no pop for longer than the slack, and one of the three
+happened within it, the audit can report a false violation of `letters` or `page_missing`. The audit of the next export
+does not repeat it.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ def _tokens(leases: Column) -> Column:
 
 def _stood_since() -> Column:
     """When the cursor reached its position at the latest; null: unknown. A claim sets `segment` and `at_ms`, and a
-    reset removes `segment`. A cursor without a claim is where its group began, which then read the ends of the logs."""
+    reset removes `segment`. A cursor without a claim is at its group's start, for which the group read the ends of the
+    logs."""
     claimed = F.col("segment").isNotNull() | (F.col("epoch") == 0)
     by = F.coalesce(F.col("at_ms"), F.col("created_at_ms"))
     return F.when(claimed, by).when(F.col("at_ms").isNull(), F.col("created_at_ms"))
@@ -114,8 +115,8 @@ def of_groups(items: Items, moment: Moment) -> DataFrame:
 
 
 def of_left_queues(items: Items, moment: Moment) -> DataFrame:
-    """`left_unsettled`: a queue leaves its topic when every group has taken its messages, or they have expired. (What a
-    redrive brings back later, the topic reads again.)"""
+    """`left_unsettled`: a queue leaves its topic when every group has taken its messages, or they have expired. (If a
+    redrive brings messages back later, the topic reads the queue again.)"""
     settings = topics(items).select("topic_id", "readers", "retention_ms", "past_retentions")
     standing = cursors(items).where("mode != 'broadcast'").drop("created_at_ms")
     left = standing.join(F.broadcast(settings), "topic_id").where("queue >= readers")

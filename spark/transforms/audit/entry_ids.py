@@ -13,7 +13,7 @@ from spark.transforms.items import Items
 
 def of_entries(items: Items, moment: Moment) -> DataFrame:
     """`entry_twice`: no entry is in a topic's logs twice. `undelivered`: an entry that a decision delivers is in the
-    log once the next decision is made. `payload_missing`, and the same of what waits, of transactions and replies: all
+    log once the next decision is made. `payload_missing`, also for delayed messages, transactions and replies: all
     pieces of an entry's payload exist. `orphan_payload`: each payload has an item that points to it."""
     in_log, offset = F.col("in_log"), F.col("offset")
     seen = _side_by_side(items).join(F.broadcast(topics(items)), "topic_id")
@@ -107,7 +107,7 @@ def _side_by_side(items: Items) -> DataFrame:
 
 
 def _wanted(entry: Column) -> Column:
-    """The number of payload items that an entry needs; null: its messages lie in the entry, 0: they are in S3."""
+    """The number of payload items that an entry needs; null: the entry has its messages, 0: they are in S3."""
     return F.when(entry["data"].isNull(), entry["pieces"])
 
 

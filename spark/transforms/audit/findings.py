@@ -12,7 +12,7 @@ VIOLATION = "violation"
 DOUBT = "doubt"
 """It looks wrong, but the two items may have been read at different moments, or a third may have expired."""
 COST = "cost"
-"""Harmless but billed: left behind by a caller that died."""
+"""Harmless but billed: left behind by a crashed caller."""
 
 SLACK_MS = 60_000
 """AWS documents that an export is accurate to a minute."""
@@ -42,8 +42,8 @@ class Moment:
         return F.coalesce(at_ms < self.before_ms, F.lit(False))
 
     def is_still(self, at_ms: Column) -> Column:
-        """Like `has_seen`, where what was written then may be removed at any time: false unless nothing has changed
-        while the items were read."""
+        """Like `has_seen`, for items that may be removed at any time: false unless nothing changed while the items were
+        read."""
         return self.has_seen(at_ms) & F.lit(self.slack_ms == 0)
 
     def has_expired(self, stored_at_ms: Column, ttl: Column) -> Column:

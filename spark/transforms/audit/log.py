@@ -13,7 +13,7 @@ SEGMENT_FULL_BYTES = 700
 
 
 def topics(items: Items) -> DataFrame:
-    """Of each topic `topic_id`, `topic`, `queues`, `readers`, `most`, `retention_ms`, `past_retentions`,
+    """The columns of each topic: `topic_id`, `topic`, `queues`, `readers`, `most`, `retention_ms`, `past_retentions`,
     `created_at_ms`."""
     return items["topic"].select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
 
@@ -49,7 +49,7 @@ def entries(items: Items) -> DataFrame:
 
 def ends(items: Items) -> DataFrame:
     """Each queue that has a log: `topic_id`, `queue`, `first` and `end` of its segments, `last_at_ms`, when its last
-    message was stored, `is_dense`: they have no gap and no overlap, as far as the sum of their sizes tells."""
+    message was stored, `is_dense`: they have no gap and no overlap, by the sum of their sizes."""
     last_at_ms = F.array_max("segment.entries.stored_at_ms").alias("last_at_ms")
     held = items["segment"].select("topic_id", "segment.queue", "segment.base", "segment.end", last_at_ms)
     return (
@@ -74,7 +74,7 @@ def ends(items: Items) -> DataFrame:
 def of_logs(items: Items, moment: Moment) -> DataFrame:
     """`segment_end`: a segment ends where its entries do. `overlap`, `hole`: the next segment begins there. `head`: the
     first segment begins at 0, unless messages before it may have expired. `queue`: the topic has, or had, this queue.
-    `closed`: a closed log does not go on. `left_open`: the log of a queue that has left is closed."""
+    `closed`: a closed log has no later segment. `left_open`: the log of a queue that has left is closed."""
     order = Window.partitionBy("topic_id", "queue").orderBy("base")
     prior = [
         F.lag(name).over(order).alias(f"prior_{name}") for name in ("end", "is_full", "last_at_ms", "ttl", "is_closed")

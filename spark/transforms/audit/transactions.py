@@ -1,4 +1,4 @@
-"""Checks transactions: each is undecided or decided, and what was committed is delivered once."""
+"""Checks transactions: each is undecided or decided, and committed messages are delivered once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from spark.transforms.items import Items
 
 
 def of_transactions(items: Items, moment: Moment) -> DataFrame:
-    """`half_and_decided`: what is decided is not undecided any more. `commit_lost`: each message of a commit waits, or
-    a decision about delayed messages names it, which is checked like any other."""
+    """`half_and_decided`: a decided transaction is no longer undecided. `commit_lost`: each message of a commit waits,
+    or a decision about delayed messages names it, which is checked like any other."""
     return _of_halves(items, moment).unionByName(_of_commits(items, moment))
 
 
 def _of_halves(items: Items, moment: Moment) -> DataFrame:
-    """One write removes the item of a transaction and records what was decided."""
+    """One write removes the item of a transaction and records the decision."""
     halves = items["transaction"].select("topic_id", F.col("transaction.entry.id").alias("entry_id"))
     decided = items["decided_transaction"].select("topic_id", "decided_transaction.*")
     both = halves.join(decided, ["topic_id", "entry_id"]).withColumn("queue", F.lit(None))

@@ -1,4 +1,4 @@
-"""Clients of boto3's: for S3, for rare requests, and for DynamoDB where the settings want what only boto3 has.
+"""boto3's clients: for S3, for rare requests, and for DynamoDB with settings that only boto3 supports.
 
 Importing boto3 takes a fifth of a second of a cold start, so it is imported with the first client.
 """
@@ -6,11 +6,14 @@ Importing boto3 takes a fifth of a second of a cold start, so it is imported wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
-from chalicelib.core.store.dynamodb.trouble import Failed, NeverSent, NoAnswer, Trouble, Unusable
-from chalicelib.core.store.dynamodb.trying import Trying, at_once
+from chalicelib.core.store.dynamodb.trying import Failed, NeverSent, NoAnswer, Trouble, Trying, Unusable, at_once
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 T = TypeVar("T")
 
@@ -49,7 +52,7 @@ class Boto:
 
 
 def translated(request: Callable[[], T]) -> T:
-    """What it returns. Raises Trouble in place of botocore's exceptions."""
+    """Calls boto3. Raises Trouble in place of botocore's exceptions."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -79,3 +82,18 @@ def _trouble(error: Any) -> Trouble:
     if isinstance(error, known.EndpointConnectionError | known.ConnectTimeoutError):
         return NeverSent(str(error))
     return NoAnswer(str(error))
+
+
+def ensure(client: DynamoDBClient, name: str) -> None:
+    """Creates the table if it is missing, and waits until it is ready."""
+    with suppress(client.exceptions.ResourceInUseException):  # it exists, or another process is creating it
+        client.create_table(
+            TableName=name,
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+            AttributeDefinitions=[
+                {"AttributeName": "pk", "AttributeType": "S"},
+                {"AttributeName": "sk", "AttributeType": "S"},
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})

@@ -1,5 +1,5 @@
-"""Chooses how DynamoDB is asked: over connections of our own, which takes a quarter of the CPU. boto3 is left to find
-region, endpoint and credentials, to renew these, and to ask where the settings want what only it can do."""
+"""Picks the DynamoDB client: our own (a quarter of boto3's CPU), or boto3 for settings that only boto3 supports. boto3
+always resolves region, endpoint and credentials, and renews the credentials."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store.dynamodb import boto
 from chalicelib.core.store.dynamodb.connections import Connections
 from chalicelib.core.store.dynamodb.signing import Credentials, Signer
-from chalicelib.core.store.dynamodb.trouble import Failed, NeverSent, NoAnswer, Unusable
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.trying import Failed, NeverSent, NoAnswer, Trying, Unusable
 
 _VERSION = "DynamoDB_20120810"
 _ALWAYS = "content-type:application/x-amz-json-1.0\r\naccept-encoding:identity\r\nuser-agent:decant\r\n"
 
 _FOR_BOTO = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-"""Settings, in capitals or not, with which boto3's client asks."""
+"""Settings, in capitals or not, that need boto3's client."""
 _OF_PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE")
 
 _COMMON_REGION = re.compile(r"(?!cn-)[a-z]{2}-(gov-)?[a-z]+-\d")
-"""Whose endpoint has the common name. boto3 knows the others."""
+"""Regions whose endpoint has the common name. boto3 knows the others."""
 
 
 class Client(Protocol):
-    """Asks DynamoDB. Parameters and answers are those of its API, but bytes in answers may be in base64."""
+    """Sends requests to DynamoDB. Parameters and responses follow its API, but bytes in responses may be in base64."""
 
     def ask(self, action: str, parameters: dict[str, Any], timeout_ms: int) -> Trying[Any]:
         """One try, of at most this time. Raises Trouble."""
 
 
 _MEMBERS = {"BatchGetItem": "Responses", "Query": "Items"}
-"""What DynamoDB's answers always have. One without it is of something else."""
+"""The member that each DynamoDB response has. A response without it is not from DynamoDB."""
 
 
 class OwnClient:
@@ -55,15 +54,15 @@ class OwnClient:
 
 
 def open_client(runtime: Runtime, environ: Mapping[str, str]) -> Client:
-    """For the endpoint, region and credentials that the environment and boto3's files name. Where the environment names
-    all of them, as in Lambda, boto3 is not even imported. Raises ValueError for settings that cannot be used."""
+    """Opens a client for the endpoint, region and credentials of the environment and boto3's files. If the environment
+    has all of them, as in Lambda, it does not import boto3. Raises ValueError for unusable settings."""
     if any(environ.get(name) for name in (*_FOR_BOTO, *_PROXIES, *map(str.lower, _PROXIES))):
         return boto.Boto(boto.connect("dynamodb"))
     return _of_environment(runtime, environ) or _of_session(runtime)
 
 
 def _of_environment(runtime: Runtime, environ: Mapping[str, str]) -> Client | None:
-    """None where files may say more: outside Lambda, without an endpoint."""
+    """None outside Lambda and without an endpoint, since boto3's files may then have more settings."""
     access_key, secret_key = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
     is_in_lambda = "AWS_LAMBDA_FUNCTION_NAME" in environ
     region = environ.get("AWS_DEFAULT_REGION") or (environ.get("AWS_REGION") if is_in_lambda else None)
@@ -87,11 +86,11 @@ def _of_session(runtime: Runtime) -> Client:
         return boto.Boto(client)
 
     def credentials() -> Credentials:
-        """The session keeps those that it has found. Where it found none, each call looks again."""
+        """The session caches credentials. If it found none, each call looks again."""
         try:
             provider = boto.translated(session.get_credentials)
             frozen = boto.translated(provider.get_frozen_credentials) if provider else None
-        except (NoAnswer, RuntimeError) as error:  # of who keeps or renews them
+        except (NoAnswer, RuntimeError) as error:  # of the service that stores or renews them
             raise NeverSent(str(error)) from error
         if frozen is None:
             raise Unusable(boto.NO_CREDENTIALS)
@@ -122,7 +121,7 @@ def _is_address(parts: SplitResult) -> bool:
 
 
 def _content(status: int, body: bytes, member: str | None) -> Any:
-    """The answer, which must have this member."""
+    """The response, which must have this member."""
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError:

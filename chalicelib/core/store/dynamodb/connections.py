@@ -1,7 +1,7 @@
-"""Kept HTTP/1.1 connections to one endpoint, for requests that are answered with JSON of a stated length.
+"""Kept HTTP/1.1 connections to one endpoint whose responses are JSON of a stated length.
 
-A request is one system call, and of its answer three headers are looked at: a sixth of the CPU of `http.client`. Each
-request that is under way has a connection of its own.
+It sends a request in one system call and reads three headers of the response, with a sixth of the CPU of `http.client`.
+Each request that is under way has a connection of its own.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, KIB, MIB, QUEUES_MAX, SECOND_MS
-from chalicelib.core.store.dynamodb.trouble import KeptConnectionClosed, NeverSent, NoAnswer
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.trying import KeptConnectionClosed, NeverSent, NoAnswer, Trying
 
 UNDER_WAY_MAX = 512
-"""Requests that one process has under way, each with a connection. With those that are kept, they leave a third of the
-1,024 files that Lambda, and most systems, let a process open. Further requests are tried again in a moment."""
+"""Requests that one process has under way, each with a connection. Together with kept connections, they leave a third
+of the 1,024 files that a process can open on Lambda and most systems. Further requests are retried in a moment."""
 KEPT_MAX = QUEUES_MAX
 """Connections that wait for a request. A call sends at most one request for each queue side by side, and some more."""
 HEAD_BYTES_MAX = 64 * KIB
@@ -35,7 +34,7 @@ _HTTPS_PORT, _HTTP_PORT = 443, 80
 _REQUEST = b"POST / HTTP/1.1\r\n%bcontent-length:%d\r\n\r\n%b"
 
 
-class Answer(NamedTuple):
+class WireAnswer(NamedTuple):
     status: int
     body: bytes
 
@@ -55,10 +54,10 @@ class Connections:
         self._places = threading.Semaphore(UNDER_WAY_MAX)
         weakref.finalize(self, _close_all, self._idle)
 
-    def ask(self, headers: str, body: bytes, timeout_ms: int) -> Trying[Answer]:
-        """Sends `POST /`, and then reads the answer; together they take at most this time, but for a look-up of the
-        host and several addresses of it. An answer that is there is read even after that time, since other requests of
-        the call may have taken it. Raises NeverSent, NoAnswer. Whoever gives up early closes the connection."""
+    def ask(self, headers: str, body: bytes, timeout_ms: int) -> Trying[WireAnswer]:
+        """Sends `POST /` and reads the response, within this time except for resolving the host and trying its
+        addresses. It reads a response that has arrived even after that time, since other requests of the call may have
+        used it up. Raises NeverSent, NoAnswer. A caller that gives up early closes the connection."""
         if not self._places.acquire(blocking=False):
             raise NeverSent(f"{UNDER_WAY_MAX} requests to {self.host} are under way")
         try:
@@ -66,7 +65,7 @@ class Connections:
         finally:
             self._places.release()
 
-    def _asked(self, headers: str, body: bytes, timeout_ms: int) -> Trying[Answer]:
+    def _asked(self, headers: str, body: bytes, timeout_ms: int) -> Trying[WireAnswer]:
         until_ms = self._uptime() + timeout_ms
         kept = self._taken()
         connection = kept or self._opened(min(timeout_ms, CONNECT_TIMEOUT_MS))
@@ -88,7 +87,7 @@ class Connections:
         return read
 
     def _taken(self) -> socket.socket | None:
-        """The connection used last that the server has not closed meanwhile."""
+        """The most recently used connection that the server has not closed."""
         while True:
             try:
                 connection = self._idle.pop()
@@ -137,8 +136,8 @@ class _Incoming:
     def has_begun(self) -> bool:
         return bool(self._data)
 
-    def read(self) -> Answer:
-        """Raises OSError, and ValueError for what is no answer of DynamoDB."""
+    def read(self) -> WireAnswer:
+        """Raises OSError, and ValueError if this is no response of DynamoDB."""
         data = self._data
         while (end := data.find(b"\r\n\r\n")) < 0:
             if len(data) > HEAD_BYTES_MAX:
@@ -153,7 +152,7 @@ class _Incoming:
         if checksum is not None and int(checksum) != crc32(body):
             raise ValueError(f"an answer whose checksum is {crc32(body)}, not {checksum.decode(errors='replace')}")
         self.is_last = _header(head, b"connection") == b"close" or len(data) > full
-        return Answer(_status(head), body)
+        return WireAnswer(_status(head), body)
 
     def _receive(self) -> None:
         self._connection.settimeout(max(0, self._until_ms - self._uptime()) / SECOND_MS)

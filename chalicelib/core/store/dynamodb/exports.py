@@ -41,7 +41,7 @@ class Restorable(NamedTuple):
 
 
 @record
-class Target:
+class ExportTarget:
     """`arn`: of the table. `prefix`: of the keys in the bucket."""
 
     arn: str
@@ -61,7 +61,7 @@ def export(client: DynamoDBClient, table: str, bucket: str, now: int) -> dict[st
     if "EarliestRestorableDateTime" not in backups:
         return {"exports": [], "reason": f"table {table} has no point-in-time recovery, which exports need"}
     restorable = Restorable(_ms(backups["EarliestRestorableDateTime"]), _ms(backups["LatestRestorableDateTime"]))
-    target = Target(client.describe_table(TableName=table)["Table"]["TableArn"], bucket, table)
+    target = ExportTarget(client.describe_table(TableName=table)["Table"]["TableArn"], bucket, table)
     wanted = due(_spans(client, target), restorable, now)
     if not wanted:
         return {"exports": [], "reason": "all is exported that can be by today"}
@@ -95,7 +95,7 @@ def _chained(known: list[Span]) -> int | None:
     return end
 
 
-def _spans(client: DynamoDBClient, target: Target) -> Iterator[Span]:
+def _spans(client: DynamoDBClient, target: ExportTarget) -> Iterator[Span]:
     """The exports to this place that have not failed."""
     more: dict[str, Any] = {}
     while True:
@@ -118,7 +118,7 @@ def _span(about: dict[str, Any]) -> Iterator[Span]:
         yield Span(None, _ms(about["ExportTime"]))
 
 
-def _ask(client: DynamoDBClient, target: Target, span: Span) -> str:
+def _ask(client: DynamoDBClient, target: ExportTarget, span: Span) -> str:
     what: dict[str, Any] = {"ExportType": "FULL_EXPORT", "ExportTime": _time(span.to)}
     if span.since is not None:
         changes = {"ExportFromTime": _time(span.since), "ExportToTime": _time(span.to), "ExportViewType": "NEW_IMAGE"}

@@ -1,6 +1,5 @@
-"""Sends requests and retries them where that helps.
-
-No client retries by itself: only this module sees the time left, and whether a failed request may have been applied.
+"""Sends requests and retries them where that helps. Clients do not retry: only this module knows the time left and
+whether a failed request may have been applied.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS, SECOND_MS
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store import Throttled
-from chalicelib.core.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, Trouble, Unusable
-from chalicelib.core.store.dynamodb.trying import Trying
+from chalicelib.core.store.dynamodb.trying import Failed, KeptConnectionClosed, NeverSent, Trouble, Trying, Unusable
 from chalicelib.core.telemetry import record
 
 STORE_PAUSE_MS_MIN = 25
@@ -61,7 +59,7 @@ _CODES = {
     "the bucket is in another region: set AWS_REGION to that one": "PermanentRedirect AuthorizationHeaderMalformed",
 }
 _REMEDIES = {code: remedy for remedy, codes in _CODES.items() for code in codes.split()}
-"""For each code of requests that fail until something is fixed, the remedy. None of these was applied."""
+"""The remedy for each code of requests that fail until an operator fixes something. Such requests are never applied."""
 
 
 def _charge_reads(units: float) -> None:
@@ -72,7 +70,7 @@ def _charge_writes(units: float) -> None:
     record.used(write_units=units)
 
 
-class Requests:
+class Retrier:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
@@ -84,7 +82,7 @@ class Requests:
             raise StoreUnavailable(unavailable.detail) from unavailable.__cause__
 
     def write(self, request: Ask[T]) -> Trying[T]:
-        """Like `put`, for changes that others can see: it records that the change may have landed."""
+        """Like `put`, for changes that other calls can see: records that the change may have landed."""
         return self.put(request, deadline.has_written)
 
     def put(
@@ -93,8 +91,8 @@ class Requests:
         in_doubt: Callable[[], None] = lambda: None,
         charge: Callable[[float], None] = _charge_writes,
     ) -> Trying[T]:
-        """Retries until there is a response or no time left. Raises StoreUnavailable, and errors that no retry would
-        change. Calls `in_doubt` when a try may have been applied without a response, and `charge` with its units."""
+        """Retries until a response arrives or no time is left. Raises StoreUnavailable, and errors that a retry cannot
+        fix. Calls `in_doubt` when a try may have been applied without a response, and `charge` with its units."""
         if deadline.has_ended(self._runtime.uptime()):
             raise _unavailable("the call has no time left for the store")
         patience = _Patience(self._runtime)
@@ -134,7 +132,7 @@ class Requests:
             try:
                 yield from patience.wait()
             except TimeoutError:
-                raise _unavailable(_late("it leaves requests undone")) from None
+                raise _unavailable(_late("it leaves requests unprocessed")) from None
 
 
 class _Patience:
@@ -148,13 +146,13 @@ class _Patience:
         self._pause_ms = STORE_PAUSE_MS_MIN
 
     def try_ms(self) -> int:
-        """How long one try may take. A write that is cut off is in doubt, hence the time of those."""
+        """How long one try may take. An interrupted write is in doubt, so the limit for those applies."""
         left_ms = self._give_up_in_doubt_at - self._runtime.uptime()
         return min(max(left_ms, HOP_MS_MIN), READ_TIMEOUT_MS)
 
     def wait(self, in_doubt: bool = False, is_at_once: bool = False) -> Trying[None]:
-        """Raises TimeoutError if no time is left, before or after waiting. A process may be stopped while it waits, and
-        must not repeat a write after its call has ended."""
+        """Raises TimeoutError if no time is left, before or after waiting. A process may be suspended while it waits,
+        and must not repeat a write after its call has ended."""
         until_ms = self._give_up_in_doubt_at if in_doubt else self._give_up_at
         wait_ms = 0 if is_at_once else self._runtime.choice(range(1, self._pause_ms + 1))
         if self._runtime.uptime() + wait_ms > until_ms:
@@ -166,7 +164,7 @@ class _Patience:
 
 
 def _units(answer: Any) -> float:
-    """What DynamoDB says that the request consumed; S3 says nothing."""
+    """The units that DynamoDB reports; S3 reports none."""
     consumed = (answer.get("ConsumedCapacity") or {}) if isinstance(answer, dict) else {}
     parts = consumed if isinstance(consumed, list) else [consumed]
     return float(sum(part.get("CapacityUnits", 0) for part in parts))
@@ -181,7 +179,7 @@ def _late(reason: str) -> str:
 
 
 def _lasting(trouble: Trouble) -> str | None:
-    """The remedy without which no retry of this call succeeds, or None if there is none."""
+    """The remedy that an error needs before a retry can succeed, or None."""
     if isinstance(trouble, Unusable):
         return str(trouble)
     if not isinstance(trouble, Failed):
@@ -199,7 +197,7 @@ def _is_passing(trouble: Trouble) -> bool:
 
 
 def _is_too_large(trouble: Failed) -> bool:
-    """This case has no code of its own."""
+    """DynamoDB has no code for this case."""
     return trouble.code in ("ValidationException", "TransactionCanceledException") and "tem size" in str(trouble)
 
 

@@ -1,4 +1,4 @@
-"""Reads a secret text from where AWS keeps such: a parameter of Parameter Store, or a secret of Secrets Manager."""
+"""Reads a secret text from a parameter of Parameter Store or a secret of Secrets Manager."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.store.dynamodb import boto
-from chalicelib.core.store.dynamodb.trouble import Failed, Trouble
+from chalicelib.core.store.dynamodb.trying import Failed, Trouble
 
 SERVICES = ("ssm", "secretsmanager")
 
 
 def text_at(place: str) -> tuple[str, int]:
-    """The text, and when it was changed last, in ms since the epoch. `place`: `ssm:` and the name or ARN of a
-    parameter, or `secretsmanager:` and that of a secret. Raises StoreUnavailable, which does not show the place."""
+    """The text, and when it last changed, in ms since the epoch. `place`: `ssm:` and the name or ARN of a parameter, or
+    `secretsmanager:` and that of a secret. Raises StoreUnavailable, which does not show the place."""
     service, _, name = place.partition(":")
     try:
         return boto.translated(lambda: _parameter(name) if service == "ssm" else _secret(name))

@@ -13,11 +13,9 @@ from chalicelib.core.store import Outcome, Range, Read
 from chalicelib.core.store.dynamodb import trying
 from chalicelib.core.store.dynamodb.boto import translated
 from chalicelib.core.store.dynamodb.client import Client
-from chalicelib.core.store.dynamodb.expressions import Expressions
-from chalicelib.core.store.dynamodb.requests import Ask, Requests
-from chalicelib.core.store.dynamodb.trouble import Failed
-from chalicelib.core.store.dynamodb.trying import Trying, at_once
-from chalicelib.core.store.dynamodb.values import plain_item, typed, typed_item
+from chalicelib.core.store.dynamodb.expressions import Expressions, plain_item, typed, typed_item
+from chalicelib.core.store.dynamodb.requests import Ask, Retrier
+from chalicelib.core.store.dynamodb.trying import Failed, Trying, at_once
 from chalicelib.core.table.writes import Item, Key, Refused, Write, key_of
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ _PUT_MAX = 25
 _TOKEN_CHARS = 32
 """DynamoDB recognizes a repeated transaction by its token for ten minutes."""
 _METERED = {"ReturnConsumedCapacity": "TOTAL"}
-"""Has every response say what it cost, which costs nothing."""
+"""Asks DynamoDB to report the cost in every response, which is free."""
 
 
 class DynamoStore:
@@ -49,7 +47,7 @@ class DynamoStore:
         self._client = client
         self._table = table
         self._runtime = runtime
-        self._requests = Requests(runtime)
+        self._requests = Retrier(runtime)
         self._s3: Any = s3
         self._bucket = bucket
 

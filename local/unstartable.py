@@ -1,5 +1,0 @@
-"""Why the server does not start."""
-
-
-class Unstartable(Exception):
-    """The reason, in one line."""

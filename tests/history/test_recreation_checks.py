@@ -1,0 +1,43 @@
+"""The checks of topics that are deleted and made again find violations, and nothing else."""
+
+from __future__ import annotations
+
+from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
+from tests.history import recreation
+from tests.history.facts import Delivered, Sent
+
+LATER_MS = METADATA_AGE_MS_MAX + 3_000
+DELETED = [(1_000, 1_100)]
+
+
+def sent(body: str, began_ms: int) -> Sent:
+    return Sent(body, None, began_ms, place=(0, 0), at_ms=began_ms + 10)
+
+
+def delivered(body: str, began_ms: int) -> Delivered:
+    return Delivered("g", (0, 0), body, "id", 1, began_ms, began_ms + 10, began_ms + 1_000, "receipt")
+
+
+def test_what_was_sent_before_a_deletion_must_not_come_after_it() -> None:
+    assert len([*recreation.out_of_place([sent("a", 500)], [delivered("a", LATER_MS)], DELETED)]) == 1
+
+
+def test_instances_may_not_know_of_a_deletion_for_a_while() -> None:
+    assert not [*recreation.out_of_place([sent("a", 500)], [delivered("a", 2_000)], DELETED)]
+
+
+def test_what_was_sent_during_a_deletion_may_come() -> None:
+    assert not [*recreation.out_of_place([sent("a", 995)], [delivered("a", LATER_MS)], DELETED)]
+
+
+def test_what_was_sent_elsewhere_must_not_come() -> None:
+    assert len([*recreation.out_of_place([sent("a", 500)], [delivered("b", 600)], DELETED)]) == 1
+
+
+def test_what_the_standing_topic_took_must_come() -> None:
+    took = [sent("a", LATER_MS), sent("b", LATER_MS)]
+    assert len([*recreation.lost(took, [delivered("a", 9_000)], since_ms=0)]) == 1
+
+
+def test_what_may_have_gone_to_the_topic_before_need_not_come() -> None:
+    assert not [*recreation.lost([sent("a", 1_200)], [], since_ms=1_100)]
