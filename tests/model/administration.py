@@ -29,7 +29,6 @@ class Administration(Pair):
     def __init__(self) -> None:
         super().__init__()
         self.small = ExitStack()
-        self.is_small = False
         self.steps = 0
         self.touched: set[tuple[str, str]] = set()
         """The groups that this step was about."""
@@ -42,7 +41,7 @@ class Administration(Pair):
 
     def shrink(self, is_small: bool) -> None:
         """Segments and retry pages are small."""
-        self.is_small = is_small
+        self.model.is_small = is_small
         if is_small:
             self.small.enter_context(small_segments())
             self.small.enter_context(small_pages())

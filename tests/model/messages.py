@@ -40,6 +40,8 @@ class Messages(Administration):
     def __init__(self) -> None:
         super().__init__()
         self.sent = 0
+        self.began_ms = 0
+        """When the last call that produces was made."""
         self.reading: Reading | None = None
 
     # -- sent ---------------------------------------------------------------------------------------------------------
@@ -72,6 +74,7 @@ class Messages(Administration):
             for message in kept
         ]
         self.model.begin(instance)
+        self.began_ms = self.now
         answer = self.clients[instance].post(f"/topics/{name}/messages", messages=sent)
         if (is_stale and not self._is_stored(name, answer)) or self.is_refused(answer, name):
             return
@@ -123,19 +126,29 @@ class Messages(Administration):
             assert place == first
             return
         if dedup_id:
-            topic.dedup[dedup_id] = self.now, place
+            topic.dedup[dedup_id] = self.began_ms, place
         queue, given = place["queue"], {"message_id": place["message_id"], "queue": place["queue"], "topic": topic.name}
         topic.place(message, queue, self.now)
         own = {field: value for field, value in message.items() if field not in ("dedup_id", "delay_ms", "ttl_ms")}
         shown = {"key": None, "tag": None, "properties": {}, **own, **given}
         if delay_ms:
-            due_ms = self.now + delay_ms
+            due_ms = self.began_ms + delay_ms
             assert place == {**place, "offset": None, "deliver_at_ms": due_ms}
-            topic.waiting[place["message_id"]] = Waiting(shown, due_ms, self.now, ttl_ms)
+            topic.waiting[place["message_id"]] = Waiting(shown, due_ms, self.began_ms, ttl_ms)
         else:
             assert queue not in full
-            topic.store({**shown, **place, "stored_at_ms": self.now}, ttl_ms)
+            topic.store({**shown, **place, "stored_at_ms": self._stored_at_ms(topic, place)}, ttl_ms)
             topic.note_end(self.model.caller, queue)
+
+    def _stored_at_ms(self, topic: Topic, place: Json) -> int:
+        """A call that meets others pauses, and stores later than it began."""
+        if self.now == self.began_ms:
+            return self.now
+        stored_at_ms: int = self.observer.get(f"/topics/{topic.name}/messages/{place['message_id']}").json[
+            "stored_at_ms"
+        ]
+        assert self.began_ms <= stored_at_ms <= self.now
+        return stored_at_ms
 
     def _first(self, topic: Topic, message: Json) -> Json | None:
         """The answer of its dedup id."""

@@ -20,6 +20,8 @@ class Model:
     tickets: dict[str, Ticket] = field(default_factory=dict)
     """Every receipt that was ever given out, in order."""
     ids: itertools.count[int] = field(default_factory=itertools.count)
+    is_small: bool = False
+    """Whether segments and retry pages are."""
     caller: int = 0
     calls: int = 0
     """The instance that does what is done now, and how many calls there were."""

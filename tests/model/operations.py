@@ -160,7 +160,7 @@ class Operations(Consumers):
 
     def put_group(self, instance: int, topic: str, name: str, given: Json) -> None:
         """Where retry pages are small, `max_attempts` stays: nothing that waits in one is to die."""
-        if self.is_small and self.model.missing(topic, name) is None:
+        if self.model.is_small and self.model.missing(topic, name) is None:
             given = {field: value for field, value in given.items() if field != "max_attempts"}
         super().put_group(instance, topic, name, given)
 
@@ -196,7 +196,7 @@ class Operations(Consumers):
         kind = data.draw(st.sampled_from(["group", "topic", "topic", "topic", "alarms", "reset"]))
         topic, name = self.place(data)
         again = data.draw(st.booleans())
-        if kind == "topic" and not self.is_small:
+        if kind == "topic" and not self.model.is_small:
             self._replace_topic(instance, "graves", again, data)
         elif kind == "alarms" and (ALARMS in self.model.topics or again):
             self._replace_topic(instance, ALARMS, again, data)

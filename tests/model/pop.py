@@ -215,10 +215,10 @@ class Pop:
         for offset in self.model.doomed(self.group, queue, self.now):
             self.model.bury(self.topic, self.group, (queue, offset), self.now, from_ms=self.asked.now)
         taken: list[int] = []
-        is_over = False
+        left_out, is_over = self._left_in_pages(cursor, [*given]), False
         while not is_over and len(taken) < want:
             unwanted = self._unwanted(cursor, queue)
-            batch = self._batch(cursor, queue, look - len(taken), want - len(taken), taken)
+            batch = self._batch(cursor, queue, look - len(taken), want - len(taken), [*taken, *left_out])
             if cursor.next < end < len(self.topic.logs[queue]) and self.topic.may_be_gone(queue, end, self.now):
                 batch = [offset for offset in batch if offset < end]  # it is the end, by what the instance has cached
             is_over = all(offset in given or offset in unwanted for offset in batch)
@@ -228,6 +228,13 @@ class Pop:
         assert [message["offset"] for message in messages] == self._in_order(queue, taken)
         self._pass_as_seen(cursor, queue, end)
         cursor.last_pop_at_ms, cursor.last_consumer_id = self.now, self.asked.consumer_id
+
+    def _left_in_pages(self, cursor: Cursor, given: list[int]) -> list[int]:
+        """While others that are due again are enough, retries that are due in a page may wait."""
+        if not self.model.is_small or cursor.by_key or max(given) not in cursor.holds:
+            return []
+        due = [offset for offset in cursor.due(self.now) if offset < max(given) and offset not in given]
+        return [offset for offset in due if not cursor.holds[offset].receipt]
 
     def _take_one(
         self, cursor: Cursor, queue: int, offset: int, given: dict[int, Json], unwanted: Collection[int]
