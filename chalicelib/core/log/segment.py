@@ -218,7 +218,7 @@ def leave(log: str, last: Segment | None, by: int) -> Write:
     """Closes the log of a queue that leaves its topic, if it still ends where this last segment says. The segment then
     counts as full for every late append. `by`: unique among the closings of this log."""
     base = 0 if last is None else last.end if last.is_sealed else last.base
-    if last is not None and last.left is not None:  # nobody has written since the queue returned
+    if last is not None and last.left is not None:  # no append came since the queue returned
         return Write(last.key, (writes.Equals(("left",), last.left),), (writes.Set(("left",), by),))
     is_at_end = writes.Equals(("end",), last.end if last else 0)
     return Write(
