@@ -240,8 +240,8 @@ class Popper:
         return self._taker.has_ready(view)
 
     def pop_once(self, group_view: GroupView, acks: Sequence[ReceiptBatch]) -> Popped:
-        """Returns what one pop would from the queues as they were read. Raises StoreUnavailable if there is nothing, and
-        some could not be read."""
+        """Returns what one pop would from the queues as they were read. Raises StoreUnavailable if there is nothing,
+        and some could not be read."""
         popped = self._taker.take(group_view, acks)
         troubles = [popped.trouble, *(view.trouble for view in group_view.queues.values())]
         if not popped.deliveries and (trouble := next(filter(None, troubles), None)):

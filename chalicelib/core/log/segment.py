@@ -41,7 +41,8 @@ _IS_ZSTD, _HAS_LEAST_TTL, _HAS_FIRST_SENT = 1, 2, 4
 
 @record
 class Entry:
-    """The messages that one append put into a queue: of a produce call, or of several that met. Either `data` holds them, or `pieces` payload items.
+    """The messages that one append put into a queue: of a produce call, or of several that met. Either `data` holds
+    them, or `pieces` payload items.
 
     `least_ttl_ms`: the shortest time to live of a message. None: no message has one. `first_sent_at_ms`: when the first
     of the messages that waited was sent. None: no message waited."""
