@@ -89,6 +89,7 @@ class Consumers(Messages):
         ]
         self._judge_settled(topic, group, "ack", answer, acks, worths, {})
         self.compare(topic.name, group.name, seen)
+        self.touched.discard((topic.name, group.name))
 
     # -- settled ------------------------------------------------------------------------------------------------------
 

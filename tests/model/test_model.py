@@ -30,7 +30,7 @@ def _settings(max_examples: int, steps: int = 40) -> settings:
 
 
 TestTopicsAgreeWithTheModel = Topics.TestCase
-TestTopicsAgreeWithTheModel.settings = _settings(35, steps=60)
+TestTopicsAgreeWithTheModel.settings = _settings(28, steps=60)
 
 TestCallsAgreeWithTheModel = Calls.TestCase
 TestCallsAgreeWithTheModel.settings = _settings(15)
