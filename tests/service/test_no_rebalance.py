@@ -163,7 +163,7 @@ def doubled(deliveries: list[Json]) -> Iterator[str]:
             yield f"{after['body']} is stored twice"
 
 
-@pytest.mark.parametrize(("kind", "seed", "producers", "consumers"), [("memory", 1, 3, 25), ("dynoxide", 2, 1, 4)])
+@pytest.mark.parametrize(("kind", "seed", "producers", "consumers"), [("memory", 1, 3, 25), ("dynoxide", 3, 1, 4)])
 def test_queues_and_consumers_come_and_go_and_no_message_notices(
     kind: str, seed: int, producers: int, consumers: int, request: pytest.FixtureRequest
 ) -> None:
