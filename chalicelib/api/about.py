@@ -55,15 +55,15 @@ def get_metrics(service: Service) -> str:
 
     Contains the backlog of up to {BACKLOG_GROUPS_MAX} groups, at most a minute old, and the counters of this instance
     since it started. Each instance counts for itself; the label `process` tells them apart."""
-    from chalicelib.core.telemetry import exposition  # which imports the client of Prometheus
+    from chalicelib.core.telemetry import exposition  # it imports the Prometheus client
 
     at_ms, known, is_whole = service.admin.backlogs.read()
-    standings = [_standing(at_ms, topic, details) for topic, details in known]
-    look = exposition.Gauges(at_ms, standings, is_whole)
-    return exposition.text(service.telemetry.totals, service.telemetry.process, look)
+    gauges = [_gauges(at_ms, topic, details) for topic, details in known]
+    backlogs = exposition.Gauges(at_ms, gauges, is_whole)
+    return exposition.text(service.telemetry.totals, service.telemetry.process, backlogs)
 
 
-def _standing(at_ms: int, topic: Topic, details: GroupDetails) -> GroupGauges:
+def _gauges(at_ms: int, topic: Topic, details: GroupDetails) -> GroupGauges:
     from chalicelib.core.telemetry.exposition import GroupGauges
 
     progress = totals(topic, details)

@@ -90,13 +90,13 @@ def get_trace(service: Service, topic: Topic, message_id: str) -> Json:
     trace = service.reading.traces.of(topic, message_id)
     stored = trace.stored
     place = {"message_id": stored.message_id, "topic": topic.name, "queue": stored.queue, "offset": stored.offset}
-    groups = [_standing(standing) for standing in trace.standings]
+    groups = [_in_group(found) for found in trace.states]
     about = {"traced": topic.trace, "complete": trace.is_complete}
     return {**place, "stored_at_ms": stored.stored_at_ms, **about, "groups": groups}
 
 
-def _standing(standing: MessageState) -> Json:
-    lease, letter = standing.lease, standing.letter
+def _in_group(found: MessageState) -> Json:
+    lease, letter = found.lease, found.letter
     events = [
         {
             "event": event.name,
@@ -107,13 +107,13 @@ def _standing(standing: MessageState) -> Json:
             **({"reason": event.reason} if event.reason else {}),
             **({"caller": event.caller} if event.caller else {}),
         }
-        for event in standing.events
+        for event in found.events
     ]
     if letter:
         reason = {"reason": letter.reason} if letter.reason else {}
         events.append({"event": "dead", "at_ms": letter.dead_at_ms, "attempt": letter.attempts, **reason})
-    consumer = standing.cursor.last_consumer_id if standing.group.is_broadcast else None
+    consumer = found.cursor.last_consumer_id if found.group.is_broadcast else None
     attempts = letter.attempts if letter else lease.attempt if lease else None
-    until_ms = lease.deadline if lease and standing.state in ("in_flight", "retrying") else None
-    whose = {"group": standing.group.name, "consumer_id": consumer}
-    return {**whose, "state": standing.state, "attempts": attempts, "until_ms": until_ms, "events": events}
+    until_ms = lease.deadline if lease and found.state in ("in_flight", "retrying") else None
+    whose = {"group": found.group.name, "consumer_id": consumer}
+    return {**whose, "state": found.state, "attempts": attempts, "until_ms": until_ms, "events": events}

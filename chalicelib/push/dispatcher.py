@@ -240,7 +240,7 @@ class Dispatcher:
         except DecantError:
             self._give_back(view, deliveries)
             raise
-        except Exception as defect:  # noqa: BLE001 - whatever it is, the messages must not wait for their lease to end
+        except Exception as defect:  # noqa: BLE001 - the messages must not wait for their lease to end
             _log.exception("a call to group %s has failed", view.group.name)
             return self._judged(ConsumerResponse.missing(f"no answer: {type(defect).__name__}: {defect}"), deliveries)
 

@@ -57,7 +57,7 @@ class Functions:
             _log.warning("the push of topic %s was not woken: %s", topic_name, error)
 
     def _connected(self, timeout_ms: int) -> Any:
-        """The first client imports boto3, of which another caller that imports it at the same time may see half."""
+        """The first client imports boto3. The lock keeps a concurrent caller from seeing boto3 half imported."""
         with self._connecting:
             return self._client(timeout_ms)
 

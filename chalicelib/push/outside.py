@@ -137,7 +137,7 @@ class Threads:
         self._threads.append(thread)
 
     def join(self) -> None:
-        for thread in self._threads:  # a thread adds those that it starts before it ends
+        for thread in self._threads:  # a thread adds the threads it starts before it ends
             thread.join()
 
 

@@ -16,7 +16,7 @@ from chalicelib.core.base.fields import declarations
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.doors.http.openapi import document
 from local.memory.store import MemoryStore
-from tests.http.test_routes import Provoked
+from tests.http.provoked import Provoked
 from tests.support import documented, events
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json, Topic
 from tests.support.events import Sent

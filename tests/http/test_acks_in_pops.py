@@ -116,11 +116,3 @@ def test_the_rest_of_an_expired_lease_comes_before_new_messages(topic: Topic, gr
     clock.sleep(30_000)
     popped = group.pop(max_messages=3, ack=receipts(first[0]))
     assert (bodies(popped["messages"]), popped["acked"]) == (["b", "c", "d"], 1)
-
-
-def test_a_pop_with_acks_of_an_unknown_group_is_404(topic: Topic, group: Group) -> None:
-    topic.produce("a")
-    taken = group.take_one()
-    answer = topic.client.post(f"{topic.path}/groups/others/pop", ack=receipts(taken))
-    assert answer.problem == (404, "GroupNotFound")
-    assert group.totals() == (0, 1, 0, 0)

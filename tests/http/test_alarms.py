@@ -262,26 +262,6 @@ def test_an_alarm_goes_with_its_group(client: Client, topic: Topic, desk: Desk, 
     assert (desk.check(), desk.told()) == (1, ["raised", "raised"])
 
 
-@pytest.mark.parametrize(
-    ("alarm", "code", "detail"),
-    [
-        (5, "InvalidField", "alarm"),
-        ([], "InvalidField", "alarm"),
-        ({"ready": 0}, "InvalidField", "'alarm.ready'"),
-        ({"ready": 1.5}, "InvalidField", "'alarm.ready'"),
-        ({"ready": True}, "InvalidField", "'alarm.ready'"),
-        ({"age_ms": -1}, "InvalidField", "'alarm.age_ms'"),
-        ({"ready": 5, "age_ms": "1"}, "InvalidField", "'alarm.age_ms'"),
-        ({"depth": 5}, "UnknownField", "'alarm.depth'"),
-    ],
-)
-def test_a_bad_alarm_is_refused_and_nothing_is_stored(topic: Topic, alarm: Any, code: str, detail: str) -> None:
-    answer = topic.client.put(f"{topic.path}/groups/billing", alarm=alarm)
-    assert answer.problem == (400, code)
-    assert detail in answer.json["detail"]
-    assert topic.client.get(f"{topic.path}/groups/billing").status == 404
-
-
 # -- the topic of alarms ----------------------------------------------------------------------------------------------
 
 

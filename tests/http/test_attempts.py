@@ -68,12 +68,6 @@ def test_after_all_were_acked_it_is_a_new_pop(topic: Topic, group: Group) -> Non
     assert group.take(2, attempt_id="x") == again
 
 
-def test_after_all_were_nacked_it_is_a_new_pop(topic: Topic, group: Group) -> None:
-    topic.produce(*"ab")
-    group.nack(group.take_one(attempt_id="x"), delay_ms=60_000)
-    assert bodies(group.pop(attempt_id="x")["messages"]) == ["b"]
-
-
 def test_after_expiry_it_is_a_new_pop(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"ab")
     first = group.take(2, attempt_id="x")
@@ -100,12 +94,6 @@ def test_messages_another_took_after_expiry_are_not_returned(topic: Topic, group
     assert bodies(group.pop(attempt_id="x")["messages"]) == ["b"]
 
 
-def test_an_empty_answer_is_not_remembered(topic: Topic, group: Group) -> None:
-    assert group.pop(attempt_id="x")["messages"] == []
-    topic.produce("a")
-    assert bodies(group.pop(attempt_id="x")["messages"]) == ["a"]
-
-
 @pytest.mark.parametrize("consumers", [("c1", "c2"), (None, "c1"), ("None", None)])
 def test_an_attempt_belongs_to_its_consumer(topic: Topic, group: Group, consumers: tuple[str, str]) -> None:
     topic.produce(*"ab")
@@ -121,12 +109,6 @@ def test_names_that_read_alike_in_a_row_are_two_attempts(topic: Topic, group: Gr
     names = [("worker", "1-7"), ("worker-1", "7"), ("worker", "-1-7"), ("worker1-", "7")]
     taken = [group.take_one(consumer_id=consumer, attempt_id=attempt) for consumer, attempt in names]
     assert bodies(taken) == ["a", "b", "c", "d"]
-
-
-def test_a_pop_without_an_attempt_repeats_none(topic: Topic, group: Group) -> None:
-    topic.produce("a", "b")
-    group.take_one(attempt_id="None")
-    assert bodies(group.pop()["messages"]) == ["b"]
 
 
 def test_an_attempt_belongs_to_its_group(topic: Topic) -> None:

@@ -39,11 +39,8 @@ def test_a_backoff_can_be_changed_and_holds_for_the_next_nack(topic: Topic, grou
     assert group.take_one()["attempt"] == 2
 
 
-@pytest.mark.parametrize(
-    "backoff", [[], [-1], [1.5], "x", {"initial_ms": 1}, {"initial_ms": 2, "multiplier": 1, "max_ms": 1}]
-)
-def test_a_bad_backoff_is_refused_and_changes_nothing(group: Group, backoff: Any) -> None:
-    before = group.progress()
+def test_a_backoff_that_begins_beyond_its_end_is_refused(group: Group) -> None:
+    before, backoff = group.progress(), {"initial_ms": 2, "multiplier": 1, "max_ms": 1}
     answer = group.client.put(group.path, backoff_ms=backoff, max_attempts=3)
     assert answer.problem == (400, "InvalidField")
     assert "backoff_ms" in answer.json["detail"]
@@ -116,13 +113,6 @@ def test_another_group_still_gets_what_one_has_buried(topic: Topic, group: Group
     topic.produce("a")
     _bury(group, group.take_one())
     assert other.take_one()["body"] == "a"
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"receipts": []}, {"receipts": ["x"], "delay_ms": 5}, {"receipts": ["x"], "reason": 5}]
-)
-def test_a_bad_burial_is_refused(group: Group, body: Any) -> None:
-    assert group.client.post(f"{group.path}/bury", **body).status == 400
 
 
 def _bury(group: Group, *messages: Any, **fields: Any) -> Any:

@@ -62,14 +62,6 @@ def test_a_group_is_clustering_unless_it_says_otherwise(topic: Topic, group: Gro
     assert group.progress()["mode"] == "broadcast"
 
 
-@pytest.mark.parametrize("mode", ["both", "", "Broadcast", 1, True, ["broadcast"], {}])
-def test_any_other_mode_is_refused_and_makes_no_group(topic: Topic, mode: Any) -> None:
-    answer = topic.client.put(f"{topic.path}/groups/new", mode=mode)
-    assert answer.problem == (400, "InvalidField")
-    assert "'mode'" in answer.json["detail"]
-    assert topic.client.get(f"{topic.path}/groups/new").status == 404
-
-
 def test_the_mode_cannot_be_changed_later(topic: Topic, group: Group) -> None:
     answer = group.client.put(group.path, mode="clustering", invisible_ms=77)
     assert answer.problem == (400, "InvalidField")
@@ -318,13 +310,6 @@ def test_a_redrive_brings_each_back_to_the_consumer_that_failed(
     assert new.gets_nothing()
     assert ann.gets_nothing()
     assert group.totals() == (0, len(back) + 2, 0, int(is_named))
-
-
-def test_a_purge_empties_the_list(group: Group, dead: list[Json]) -> None:
-    answer = group.client.delete(f"{group.path}/dead")
-    assert answer.json == {"purged": 3}
-    assert group.totals()[3] == 0
-    assert group.client.get(f"{group.path}/dead").json["messages"] == []
 
 
 def test_the_dead_of_a_forgotten_consumer_can_be_redriven_or_purged(

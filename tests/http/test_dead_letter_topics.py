@@ -351,9 +351,7 @@ def test_the_source_is_what_the_setting_says(topic: Topic, group: Group, reader:
         ({"topic": "orders"}, "field 'dead_letters.topic' must be another topic than the group's own, 'orders'"),
         ({"topic": "nowhere"}, "field 'dead_letters.topic' must name an existing topic; it is \"nowhere\""),
         ({"topic": "-"}, "field 'dead_letters.topic' must be a name that matches"),
-        ({"topic": 1}, "field 'dead_letters.topic' must be a string; it is 1"),
         ({}, "field 'dead_letters.topic' must be a string; it is null"),
-        ([], "field 'dead_letters' must be a JSON object, not []"),
         ({"topic": "graves", "source": ""}, "field 'dead_letters.source' must be a name that matches"),
     ],
 )

@@ -156,20 +156,6 @@ def test_a_letter_whose_message_is_in_the_log_no_more_is_left_out(topic: Topic, 
     assert offsets(seen["messages"]) == list(range(int(min(client.store._items[log])), 10))
 
 
-@pytest.mark.parametrize("query", [{"limit": 0}, {"next": "x"}, {"next": "MDowLDE6MA"}, {"queue": 0}])
-def test_a_bad_query_of_the_list_is_refused(group: Group, query: Json) -> None:
-    assert group.client.get(f"{group.path}/dead", **query).status == 400
-
-
-@pytest.mark.parametrize("path", ["/topics/none/groups/billing/dead", "/topics/orders/groups/none/dead"])
-def test_the_dead_of_a_topic_or_group_that_is_not_there_are_not_found(client: Client, path: str) -> None:
-    client.topic("orders").group("billing")
-    code = "TopicNotFound" if "none/groups" in path else "GroupNotFound"
-    assert client.get(path).problem == (404, code)
-    assert client.delete(path).problem == (404, code)
-    assert client.post(f"{path}/redrive").problem == (404, code)
-
-
 # -- redriving --------------------------------------------------------------------------------------------------------
 
 
@@ -234,13 +220,6 @@ def test_an_id_that_is_not_among_the_dead_is_named_and_nothing_is_redriven(topic
         assert answer.problem == (404, "MessageNotFound")
         assert message_id in answer.json["detail"]
     assert group.totals() == (1, 0, 0, 1)
-
-
-@pytest.mark.parametrize("ids", [[], ["x"] * 257, [""], [1], "x", ["x" * 129]])
-def test_bad_ids_are_refused_and_named(group: Group, ids: Any) -> None:
-    answer = group.client.post(f"{group.path}/dead/redrive", message_ids=ids)
-    assert answer.problem == (400, "InvalidField")
-    assert "message_ids" in answer.json["detail"]
 
 
 def test_a_dead_message_of_a_queue_that_another_has_added_is_redriven(
@@ -408,13 +387,6 @@ def test_the_queue_behind_one_without_room_is_redriven(client: Client, monkeypat
     assert {each["queue"] for each in dead(group)["messages"]} == {0}
 
 
-def test_a_group_may_be_deleted_while_its_messages_are_redriven(topic: Topic, group: Group, client: Client) -> None:
-    topic.produce("a")
-    bury(group, group.take_one())
-    before_reading(client, "cursor#", group.seen_by(client.another()).delete)
-    assert client.post(f"{group.path}/dead/redrive").problem == (404, "GroupNotFound")
-
-
 @pytest.mark.parametrize("is_named", [False, True])
 def test_one_call_ends_in_time_and_says_what_is_left(
     topic: Topic, group: Group, client: Client, clock: Clock, is_named: bool
@@ -553,38 +525,6 @@ def test_purged_messages_are_gone_and_stay_settled(topic: Topic, group: Group) -
     assert redrive(group) == (0, 0)
     assert group.pop()["messages"] == []
     assert len(topic.read(limit=200)["messages"]) == 200
-
-
-def test_a_letter_written_while_others_are_purged_stays(topic: Topic, group: Group, client: Client) -> None:
-    topic.produce(*"abc")
-    first, second, third = group.take(3)
-    bury(group, second)
-    other, together = group.seen_by(client.another()), client.store.write_together
-
-    def meanwhile(writes: Any) -> None:
-        client.store.write_together = together  # type: ignore[method-assign]
-        bury(other, first, third)
-        together(writes)
-
-    client.store.write_together = meanwhile  # type: ignore[method-assign]
-    assert purge(group) + len(dead(group)["messages"]) == 3
-    assert group.progress()["dead"] == len(dead(group)["messages"]) >= 1
-
-
-def test_a_redrive_and_a_purge_at_once_share_the_letters(topic: Topic, group: Group, client: Client) -> None:
-    topic.produce(*"abc")
-    bury(group, *group.take(3))
-    ids = [each["message_id"] for each in dead(group)["messages"]]
-    other, together = group.seen_by(client.another()), client.store.write_together
-
-    def meanwhile(writes: Any) -> None:
-        client.store.write_together = together  # type: ignore[method-assign]
-        assert redrive(other, ids[1]) == (1, 2)
-        together(writes)
-
-    client.store.write_together = meanwhile  # type: ignore[method-assign]
-    assert purge(group) == 2
-    assert group.totals() == (1, 0, 0, 0)
 
 
 def test_a_group_may_be_deleted_while_its_letters_are_purged(topic: Topic, group: Group, client: Client) -> None:

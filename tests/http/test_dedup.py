@@ -159,18 +159,6 @@ def test_a_produce_that_failed_anywhere_is_repeated_and_stored_once(
     assert [stored[each["message_id"]] for each in first] == [each["body"] for each in batch]
 
 
-def test_a_repeat_finishes_the_append_of_a_caller_that_died(store: TroubledStore, client: Client, topic: Topic) -> None:
-    store.before = lambda verb, about: RuntimeError("died") if verb == "write" and about.key.pk[:4] == "log#" else None
-    client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}])
-    store.before = unavailable()
-    for number in range(100):
-        topic.produce(f"{number:050}")
-    [first] = Topic(client.another(), "orders").produce("b", dedup_id="x")
-    assert first["offset"] == 100
-    assert topic.produce("c", dedup_id="x") == [first]
-    assert topic.read(queue=0, offset=100)["messages"][0]["body"] == "a"
-
-
 def test_a_caller_that_is_helped_meanwhile_gives_the_same_answer(
     store: TroubledStore, client: Client, topic: Topic
 ) -> None:

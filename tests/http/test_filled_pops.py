@@ -53,13 +53,6 @@ def test_without_fill_a_pop_takes_from_one_queue(topic: Topic, group: Group, clo
     assert places(group.pop(fill=fill)["messages"]) == [(0, 0), (0, 1)]
 
 
-@pytest.mark.parametrize("fill", [1, "true", [], {}])
-def test_fill_is_true_or_false(group: Group, fill: object) -> None:
-    answer = group.client.post(f"{group.path}/pop", fill=fill)
-    assert answer.problem == (400, "InvalidField")
-    assert answer.json["detail"].startswith("field 'fill' must be true or false; it is ")
-
-
 def test_a_pop_waits_for_a_first_message_and_for_no_more(topic: Topic, group: Group, clock: Clock) -> None:
     began_ms = clock.now()
     assert group.pop(fill=True, wait_ms=500)["messages"] == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, HOUR_MS, PASSED_AT_ONCE_MAX
+from chalicelib.core.base.limits import HOUR_MS
 from chalicelib.core.consuming import claim, skip
 from tests.support.client import Client, Group, Json, Topic, bodies, offsets
 
@@ -76,16 +76,6 @@ def test_another_instance_settles_what_came_through_a_filter(topic: Topic) -> No
     assert group.totals() == (0, 0, 0, 0)
 
 
-def test_one_pop_looks_through_a_thousand_that_nobody_wants(topic: Topic) -> None:
-    group = topic.group("rare", filter={"tags": ["rare"]})
-    for at_end in ("common", "rare"):
-        for _ in range(PASSED_AT_ONCE_MAX // BATCH_MESSAGES_MAX):
-            topic.produce(*tagged(*["common"] * BATCH_MESSAGES_MAX))
-        assert group.pop()["messages"] == []
-        topic.produce(*tagged(at_end))
-        assert offsets(group.pop()["messages"]) == ([2 * PASSED_AT_ONCE_MAX + 1] if at_end == "rare" else [])
-
-
 @pytest.mark.parametrize(("unwanted", "found"), [(3, ["wanted"]), (4, []), (5, [])])
 def test_a_pop_ends_after_as_many_as_it_may_skip(
     topic: Topic, monkeypatch: pytest.MonkeyPatch, unwanted: int, found: list[str]
@@ -138,20 +128,12 @@ def test_a_repeated_attempt_through_a_filter_gets_the_same_receipts(topic: Topic
     "bad",
     [
         {},
-        [],
-        "tag == 'a'",
-        {"tags": []},
         {"tags": ["a|b"]},
-        {"tags": [""]},
-        {"tags": [1]},
         {"tags": ["a"], "expression": "tag"},
         {"tags": None},
         {"tags": None, "expression": None},
         {"tags": ["a"], "nosuch": None},
         {"tag": ["a"]},
-        {"expression": ""},
-        {"expression": 7},
-        {"expression": "x" * 1_025},
         {"expression": "nosuch(tag)"},
         {"expression": "tag == 'a' && length(tag, key)"},
         {"expression": "(" * 500 + "tag" + ")" * 500},

@@ -97,45 +97,6 @@ def test_start_counts_at_creation_only(topic: Topic, group: Group) -> None:
     assert bodies(group.take(1)) == ["a"]
 
 
-@pytest.mark.parametrize("start", ["first", "", -1, 1.0, True, [], {}, {"at_ms": 0}, "0"])
-def test_an_invalid_start_is_refused_at_creation_and_later(topic: Topic, start: object) -> None:
-    path = f"{topic.path}/groups/billing"
-    assert topic.client.put(path, start=start).problem == (400, "InvalidField")
-    assert topic.client.get(path).problem == (404, "GroupNotFound")
-    topic.group("billing")
-    assert topic.client.put(path, start=start).problem == (400, "InvalidField")
-
-
-def test_a_group_that_is_refused_is_not_created(topic: Topic) -> None:
-    path = f"{topic.path}/groups/billing"
-    assert topic.client.put(path, invisible_ms=-1).problem == (400, "InvalidField")
-    assert topic.client.get(path).problem == (404, "GroupNotFound")
-    assert topic.details()["groups"] == []
-
-
-def test_a_group_of_an_unknown_topic_is_404(client: Client) -> None:
-    path = "/topics/orders/groups"
-    for answer in (
-        client.put(f"{path}/billing"),
-        client.get(f"{path}/billing"),
-        client.delete(f"{path}/billing"),
-        client.post(f"{path}/billing/reset", to="latest"),
-        client.get(path),
-    ):
-        assert answer.problem == (404, "TopicNotFound")
-
-
-def test_an_unknown_group_is_404(topic: Topic) -> None:
-    path = f"{topic.path}/groups/billing"
-    for answer in (
-        topic.client.get(path),
-        topic.client.delete(path),
-        topic.client.post(f"{path}/reset", to="latest"),
-        topic.client.post(f"{path}/reset", to={"queue": 0, "offset": 0}),
-    ):
-        assert answer.problem == (404, "GroupNotFound")
-
-
 def test_a_deleted_group_is_gone(topic: Topic, group: Group) -> None:
     topic.produce("a")
     taken = group.take_one()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.support.client import EMPTY, Client, Group, Topic, bodies, offsets, receipts
@@ -74,15 +72,6 @@ def test_a_queue_at_its_cap_does_not_hide_another(client: Client, clock: Clock) 
     clock.sleep(10)
     topic.produce("c", queue=1)
     assert bodies(group.pop()["messages"]) == ["c"]
-
-
-def test_an_ack_makes_room(topic: Topic) -> None:
-    group = topic.group("billing", max_in_flight=2)
-    topic.produce(*"abcd")
-    first = group.take(2)
-    group.ack(first[0])
-    assert bodies(group.pop()["messages"]) == ["c"]
-    assert group.totals() == (1, 2, 0, 0)
 
 
 @pytest.mark.parametrize("ordered", [False, "key"])
@@ -184,30 +173,6 @@ def test_a_lower_cap_holds_back_what_is_ready_until_enough_is_settled(topic: Top
     assert group.pop() == {**EMPTY, "limited": "in_flight"}
     group.ack(taken[2])
     assert bodies(group.pop()["messages"]) == ["e"]
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_the_cap_is_never_passed_by_two_instances(topic: Topic, seed: int) -> None:
-    chance = random.Random(seed)
-    group = topic.group("billing", max_in_flight=7, max_attempts=1_000)
-    instances = [group, group.seen_by(group.client.another())]
-    topic.produce(*["x"] * 200)
-    held: list[str] = []
-    for _ in range(60):
-        at = chance.choice(instances)
-        chance.shuffle(held)
-        match chance.randrange(5):
-            case 0 | 1:
-                riding, held = held[:2], held[2:]
-                popped = at.pop(max_messages=chance.randint(1, 9), invisible_ms=chance.randint(1, 50), ack=riding)
-                held += receipts(*popped["messages"])
-            case 2 if held:
-                at.ack(held.pop())
-            case 3 if held:
-                at.nack(held.pop(), delay_ms=chance.randint(0, 50))
-            case _:
-                group.client.clock.sleep(chance.randint(1, 20))
-        assert group.queue()["in_flight"] <= 7
 
 
 def test_a_thousand_single_retries_do_not_hold_up_what_is_new(topic: Topic, group: Group) -> None:

@@ -167,13 +167,6 @@ def test_a_change_of_another_setting_leaves_it_as_it_is(client: Client, topic: T
     assert client.put(topic.path, retention_ms=60_000).json["index_keys"] is True
 
 
-@pytest.mark.parametrize("value", [1, 0, "true", [], {}])
-def test_the_setting_is_true_or_false(client: Client, value: Any) -> None:
-    answer = client.put("/topics/others", index_keys=value)
-    assert answer.problem == (400, "InvalidField")
-    assert "index_keys" in answer.json["detail"]
-
-
 @pytest.mark.parametrize(
     "query",
     [

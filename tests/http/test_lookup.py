@@ -216,11 +216,6 @@ def test_a_next_of_a_wider_topic_is_refused(client: Client) -> None:
     assert client.get(f"{narrow.path}/messages", next=token).problem == (400, "InvalidField")
 
 
-def test_reading_an_unknown_topic_is_404(client: Client) -> None:
-    assert client.get("/topics/orders/messages").problem == (404, "TopicNotFound")
-    assert client.get("/topics/orders/messages/x").problem == (404, "TopicNotFound")
-
-
 # -- by id ------------------------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,6 @@ from tests.store.conftest import TABLE, dynoxide_store, memory_store, moto_store
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
-from tests.support.hooks import refuse_secrets
 from tests.support.orders import noise
 from tests.support.repeating_store import RepeatingStore
 from tests.support.troubled_store import Trouble, throttled_queue, unavailable
@@ -210,16 +209,6 @@ def test_the_cap_in_flight_and_the_rate_hold(client: Client, topic: Topic, clock
     assert rated.pop(max_messages=100)["limited"] == "rate"
 
 
-def test_a_paused_group_answers_so_and_its_acks_count(topic: Topic, group: Group) -> None:
-    topic.produce(*"ab")
-    held = group.take_one()
-    group.change(paused=True)
-    answer = group.pop(ack=[held["receipt"]])
-    assert (answer["messages"], answer["paused"], answer["acked"]) == ([], True, 1)
-    group.change(paused=False)
-    assert bodies(group.take(1)) == ["b"]
-
-
 def test_a_reset_voids_what_is_leased(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"ab")
     held = group.take(2)
@@ -262,18 +251,6 @@ def test_messages_are_found_by_key_and_end_with_their_retention(client: Client, 
     assert bodies(topic.read(key="k")["messages"]) == ["later"]
     clock.sleep(60_000)
     assert topic.read(key="k")["messages"] == []
-
-
-def test_hooks_see_each_send_and_may_refuse_it(client: Client, topic: Topic, group: Group) -> None:
-    seen: list[int] = []
-    client.api.service.producing.hooks.before.append(refuse_secrets)
-    client.api.service.producing.hooks.after.append(lambda _topic, messages, _outcome: seen.append(len(messages)))
-    topic.produce("a", "b")
-    secret = [{"body": "c"}, {"body": "d", "tag": "secret"}]
-    assert client.post(f"{topic.path}/messages", messages=secret).problem == (400, "InvalidField")
-    assert seen[0] == 2
-    assert bodies(group.take(2)) == ["a", "b"]
-    assert group.pop()["messages"] == []
 
 
 def test_queues_come_and_leave_and_return(client: Client, topic: Topic, clock: Clock) -> None:
@@ -457,34 +434,6 @@ def test_of_a_commit_and_a_rollback_at_once_one_wins(client: Client, topic: Topi
         assert bodies(came) == (["a", "b"] if committed else [])
         assert told.count(None) == (1 if committed else 2)
         assert all(answer == committed[0] for answer in committed)
-
-
-BAD_GROUPS: list[Json] = [
-    {"filter": {"expression": "tag == "}},
-    {"filter": {"tags": []}},
-    {"backoff_ms": []},
-    {"backoff_ms": {"initial_ms": 0}},
-    {"mode": "broadcast"},
-    {"ordered": True},
-]
-
-
-@pytest.mark.parametrize("settings", BAD_GROUPS)
-def test_bad_settings_of_a_group_change_nothing(client: Client, group: Group, settings: Json) -> None:
-    before = client.get(group.path).json
-    code = "InvalidFilter" if "filter" in settings else "InvalidField"
-    assert client.put(group.path, **settings).problem == (400, code)
-    assert client.get(group.path).json == before
-
-
-def test_bad_requests_have_no_effect(client: Client, topic: Topic, group: Group) -> None:
-    too_far = {"body": "a", "delay_ms": 365 * 24 * HOUR_MS + 1}
-    assert client.post(f"{topic.path}/messages", messages=[{"body": "b"}, too_far]).problem == (400, "InvalidField")
-    assert client.put(f"{topic.path}/groups/new", filter={"expression": "a b"}).problem == (400, "InvalidFilter")
-    assert client.get(f"{topic.path}/groups/new").problem == (404, "GroupNotFound")
-    assert (waiting(topic), group.pop()["messages"]) == ([], [])
-    unknown = client.post(f"{group.path}/dead/redrive", message_ids=["unknown"])
-    assert unknown.problem == (404, "MessageNotFound")
 
 
 def test_a_group_is_pushed_and_a_failing_consumer_slows_down(client: Client, topic: Topic, clock: Clock) -> None:

@@ -26,53 +26,6 @@ SCHEMAS = document()["components"]["schemas"]
 PARAMETERS = document()["components"]["parameters"]
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 
-FIELD_LIMITS = [
-    ("TopicSettings.queues", "default", "QUEUES_DEFAULT"),
-    ("Topic.queues", "maximum", "QUEUES_MAX"),
-    ("ProduceRequest.messages", "maxItems", "BATCH_MESSAGES_MAX"),
-    ("NewMessage.body", "maxLength", "BODY_BYTES_MAX"),
-    ("NewMessage.key", "maxLength", "KEY_BYTES_MAX"),
-    ("NewMessage.tag", "maxLength", "TAG_CHARS_MAX"),
-    ("NewMessage.delay_ms", "maximum", "DELAY_MS_MAX"),
-    ("NewMessage.deliver_at_ms", "maximum", "INSTANT_MS_MAX"),
-    ("GroupSettings.invisible_ms", "maximum", "INVISIBLE_MS_MAX"),
-    ("GroupSettings.invisible_ms", "default", "INVISIBLE_MS_DEFAULT"),
-    ("GroupSettings.max_attempts", "maximum", "ATTEMPTS_MAX"),
-    ("GroupSettings.max_attempts", "default", "ATTEMPTS_DEFAULT"),
-    ("GroupSettings.max_in_flight", "maximum", "IN_FLIGHT_MAX"),
-    ("GroupSettings.max_in_flight", "default", "IN_FLIGHT_DEFAULT"),
-    ("PopRequest.max_messages", "maximum", "BATCH_MESSAGES_MAX"),
-    ("PopRequest.invisible_ms", "maximum", "INVISIBLE_MS_MAX"),
-    ("PopRequest.max_messages", "default", "POP_MESSAGES_DEFAULT"),
-    ("PopRequest.wait_ms", "maximum", "WAIT_MS_MAX"),
-    ("PopRequest.consumer_id", "maxLength", "ID_CHARS_MAX"),
-    ("PopRequest.attempt_id", "maxLength", "ID_CHARS_MAX"),
-    ("PopRequest.ack", "maxItems", "BATCH_MESSAGES_MAX"),
-    ("AckRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
-    ("NackRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
-    ("NackRequest.delay_ms", "maximum", "NACK_DELAY_MS_MAX"),
-    ("NackRequest.reason", "maxLength", "REASON_CHARS_MAX"),
-    ("TransactionRequest.messages", "maxItems", "HALF_MESSAGES_MAX"),
-    ("TransactionRequest.check_after_ms", "maximum", "ROLLBACK_AFTER_MS_MAX"),
-    ("TransactionRequest.check_after_ms", "default", "CHECK_AFTER_MS_DEFAULT"),
-    ("TransactionRequest.rollback_after_ms", "maximum", "ROLLBACK_AFTER_MS_MAX"),
-    ("TransactionRequest.rollback_after_ms", "default", "ROLLBACK_AFTER_MS_DEFAULT"),
-    ("CheckRequest.max", "maximum", "CHECKED_MAX"),
-    ("CheckRequest.max", "default", "CHECKED_DEFAULT"),
-    ("CheckRequest.wait_ms", "maximum", "WAIT_MS_MAX"),
-    ("AskRequest.timeout_ms", "maximum", "REPLY_TIMEOUT_MS_MAX"),
-    ("AskRequest.timeout_ms", "default", "REPLY_TIMEOUT_MS_DEFAULT"),
-    ("AskRequest.wait_ms", "maximum", "REPLY_WAIT_MS_MAX"),
-    ("ReplyRequest.receipt", "maxLength", "RECEIPT_CHARS_MAX"),
-    ("RedriveRequest.message_ids", "maxItems", "BATCH_MESSAGES_MAX"),
-    ("TokenRequest.name", "maxLength", "TOKEN_NAME_CHARS_MAX"),
-    ("TokenRequest.rights", "maxItems", "RIGHTS_MAX"),
-    ("Right.topics", "maxLength", "NAME_PATTERN_CHARS_MAX"),
-    ("RotateRequest.old_valid_ms", "maximum", "OLD_SECRET_MS_MAX"),
-    ("RotateRequest.old_valid_ms", "default", "OLD_SECRET_MS_DEFAULT"),
-    ("ExtendRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
-    ("ExtendRequest.invisible_ms", "maximum", "INVISIBLE_MS_MAX"),
-]
 PARAMETER_LIMITS = [
     ("topic", "pattern", "NAME_PATTERN"),
     ("group", "pattern", "NAME_PATTERN"),
@@ -90,12 +43,6 @@ def test_the_document_is_valid_openapi_3_1() -> None:
 
 def test_the_document_is_json_and_carries_the_version() -> None:
     assert json.loads(json.dumps(document()))["info"]["version"] == VERSION
-
-
-@pytest.mark.parametrize(("field", "keyword", "limit"), FIELD_LIMITS)
-def test_a_field_has_the_limit_of_that_name(field: str, keyword: str, limit: str) -> None:
-    schema, name = field.split(".")
-    assert SCHEMAS[schema]["properties"][name][keyword] == getattr(limits, limit)
 
 
 @pytest.mark.parametrize(("name", "keyword", "limit"), PARAMETER_LIMITS)

@@ -369,14 +369,6 @@ def test_invisible_for_no_time_a_message_comes_once_in_an_answer(topic: Topic, g
         assert bodies(group.take(3, invisible_ms=0)) == ["a1", "a2", "b1"]
 
 
-def test_the_order_of_a_group_is_fixed(topic: Topic, group: Group) -> None:
-    assert group.client.put(group.path, ordered=True).problem == (400, "InvalidField")
-    assert group.client.put(group.path, ordered="key").status == 200
-    assert group.client.get(group.path).json["ordered"] == "key"
-    answer = group.client.put(f"{topic.path}/groups/other", ordered="queue")
-    assert 'must be true or false or "key"' in answer.json["detail"]
-
-
 @pytest.mark.parametrize("verb", ["ack", "bury"])
 def test_a_waiting_pop_hears_at_once_what_its_instance_frees(
     topic: Topic, group: Group, clock: Clock, verb: str

@@ -30,10 +30,6 @@ def test_a_pop_leases_a_message_with_all_its_fields(topic: Topic, group: Group) 
     ]
 
 
-def test_nothing_ready_is_an_empty_answer(group: Group) -> None:
-    assert group.pop() == EMPTY
-
-
 def test_a_pop_takes_10_messages_unless_asked_otherwise(topic: Topic, group: Group) -> None:
     topic.produce(*["a"] * 12)
     assert len(group.pop()["messages"]) == 10
@@ -86,16 +82,6 @@ def test_the_message_that_has_waited_longest_is_taken_first(client: Client, cloc
     assert [group.take_one()["queue"] for _ in range(4)] == [3, 0, 1, 2]
 
 
-def test_two_instances_share_a_group_and_take_each_message_once(topic: Topic, group: Group) -> None:
-    other = group.seen_by(group.client.another())
-    taken: list[int] = []
-    for number in range(20):
-        topic.produce(*[str(number)] * 5)
-        taken += offsets((group, other)[number % 2].pop(max_messages=3)["messages"])
-        taken += offsets((other, group)[number % 2].pop(max_messages=4)["messages"])
-    assert sorted(taken) == list(range(100))
-
-
 def test_the_lease_is_as_long_as_the_pop_says_or_else_the_group(topic: Topic, clock: Clock) -> None:
     topic.produce("a", "b", "c")
     group = topic.group("billing", invisible_ms=5_000)
@@ -137,21 +123,6 @@ def test_a_pop_takes_no_message_twice_though_its_leases_are_over_at_once(
     taken = group.take(100, invisible_ms=0, **({"attempt_id": attempt_id} if attempt_id else {}))
     assert offsets(taken) == list(range(100))
     assert {each["attempt"] for each in taken} == {1, 2}
-
-
-def test_a_lease_can_last_12_hours(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce("a")
-    group.take_one(invisible_ms=43_200_000)
-    clock.sleep(43_199_999)
-    assert group.pop() == EMPTY
-    clock.sleep(1)
-    assert group.take_one()["attempt"] == 2
-
-
-def test_pop_of_an_unknown_topic_or_group_is_404(topic: Topic) -> None:
-    client = topic.client
-    assert client.post("/topics/others/groups/billing/pop").problem == (404, "TopicNotFound")
-    assert client.post(f"{topic.path}/groups/billing/pop").problem == (404, "GroupNotFound")
 
 
 # -- redelivery --------------------------------------------------------------------------------------------------------
@@ -200,19 +171,6 @@ def test_expired_messages_come_before_new_ones_in_offset_order(topic: Topic, gro
     group.take(2)
     clock.sleep(30_000)
     assert [(each["offset"], each["attempt"]) for each in group.pop()["messages"]] == [(0, 2), (1, 2), (2, 1)]
-
-
-def test_one_pop_of_256_returns_all_of_100_expired_single_leases(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce(*[str(number) for number in range(100)])
-    for _ in range(100):
-        group.take_one()
-    clock.sleep(30_000)
-    again = group.pop(max_messages=256)
-    assert "limited" not in again
-    assert bodies(again["messages"]) == [str(number) for number in range(100)]
-    assert {each["attempt"] for each in again["messages"]} == {2}
-    assert group.ack(*again["messages"]) == {"acked": 100, "failed": []}
-    assert group.totals() == (0, 0, 0, 0)
 
 
 def test_one_pop_returns_many_expired_leases_and_then_what_is_new(topic: Topic, group: Group, clock: Clock) -> None:
@@ -273,19 +231,3 @@ def test_the_dead_make_way_for_what_is_new_in_the_same_pop(topic: Topic, clock: 
     topic.produce("new")
     assert bodies(group.pop(max_messages=256)["messages"]) == ["new"]
     assert group.totals() == (0, 1, 0, 120)
-
-
-def test_fewer_attempts_than_a_message_had_bury_it_at_the_next_pop(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce("a")
-    for _ in range(3):
-        group.take_one()
-        clock.sleep(30_000)
-    group.change(max_attempts=2)
-    assert group.pop() == EMPTY
-    assert group.totals() == (0, 0, 0, 1)
-
-
-def test_messages_of_several_keys_come_in_the_order_of_the_queue(topic: Topic, group: Group) -> None:
-    for body in ("k1", "l1", "k2"):
-        topic.produce(body, key=body[0])
-    assert bodies(group.take(3)) == ["k1", "l1", "k2"]

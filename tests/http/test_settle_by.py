@@ -121,16 +121,6 @@ def test_by_message_what_was_redriven_dies_without_an_attempt(topic: Topic, acti
     assert letter["attempts"] == 0
 
 
-def test_by_message_a_nacked_message_is_acked_before_its_retry(topic: Topic, clock: Clock, acting: str) -> None:
-    group = by(topic, "message")
-    topic.produce("a")
-    taken = group.take_one()
-    group.nack(taken, delay_ms=HOUR_MS)
-    assert seen(group, acting).ack(taken) == ONE
-    clock.sleep(HOUR_MS)
-    assert group.pop()["messages"] == []
-
-
 def test_by_message_a_nacked_message_is_extended_and_keeps_its_receipt(topic: Topic, clock: Clock) -> None:
     group = by(topic, "message")
     topic.produce("a", "b")
@@ -296,12 +286,6 @@ def test_by_message_what_is_extended_while_it_moves_into_a_page_stays_away(
     clock.sleep(HOUR_MS)
     came = [message for _ in range(6) for message in group.pop(max_messages=256)["messages"]]
     assert {*offsets(came)} == {*offsets(taken)} - {late["offset"]}
-
-
-def test_by_message_a_receipt_of_another_group_is_invalid(topic: Topic) -> None:
-    group, other = by(topic, "message"), topic.group("other", settle_by="message")
-    topic.produce("a")
-    assert failed(other.ack(group.take_one())) == ["ReceiptInvalid"]
 
 
 def test_by_message_old_and_new_receipts_of_a_message_count_in_one_call(topic: Topic, clock: Clock) -> None:

@@ -81,13 +81,6 @@ def test_one_call_acks_receipts_of_many_queues_and_pops(client: Client) -> None:
     assert group.totals() == (0, 0, 0, 0)
 
 
-def test_256_receipts_are_acked_in_one_call(topic: Topic, group: Group) -> None:
-    topic.produce(*["x"] * 256)
-    taken = [group.take_one() for _ in range(256)]
-    assert group.ack(*taken) == {"acked": 256, "failed": []}
-    assert group.totals() == (0, 0, 0, 0)
-
-
 def test_a_late_ack_counts_until_someone_else_has_the_message(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce("a")
     taken = group.take_one()
@@ -131,16 +124,6 @@ def test_late_acks_are_lost_though_the_taker_of_many_leases_acked(
     topic.produce("y")
     group.take_one()
     assert group.ack(*late)["acked"] == 0
-
-
-def test_a_message_taken_three_times_counts_only_its_last_receipt(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce("a")
-    taken = []
-    for _ in range(3):
-        taken.append(group.take_one())
-        clock.sleep(30_000)
-    answer = group.ack(*taken)
-    assert (answer["acked"], [each["receipt"] for each in answer["failed"]]) == (1, receipts(*taken[:2]))
 
 
 def test_an_ack_after_extend_nack_or_the_groups_last_attempt_is_lost(topic: Topic, clock: Clock) -> None:
@@ -220,17 +203,6 @@ def test_a_receipt_of_another_group_is_invalid_and_touches_neither(
     assert group.ack(taken)["acked"] == 1
 
 
-@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_receipt_of_another_topic_is_invalid_and_touches_neither(
-    client: Client, group: Group, taken: str, verb: str
-) -> None:
-    other = client.topic("others").group("billing")
-    other.topic.produce("a", "b")
-    other.take_one()
-    assert failed(getattr(other, verb)(taken)) == ["ReceiptInvalid"]
-    assert [group.totals(), other.totals()] == [(1, 1, 0, 0)] * 2
-
-
 def test_a_pop_refuses_foreign_receipts_and_goes_on(topic: Topic, group: Group, taken: str) -> None:
     other = topic.group("others")
     popped = other.pop(ack=[taken])
@@ -252,16 +224,6 @@ def test_good_and_bad_receipts_of_one_call_are_distinguished(topic: Topic, group
             others["receipt"]: "ReceiptInvalid",
             "garbage": "ReceiptInvalid",
         }
-
-
-@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_settling_for_an_unknown_group_or_topic_is_404(client: Client, topic: Topic, taken: str, verb: str) -> None:
-    rest = {"invisible_ms": 1_000} if verb == "extend" else {}
-    for receipt in (taken, "garbage"):
-        answer = client.post(f"{topic.path}/groups/others/{verb}", receipts=[receipt], **rest)
-        assert answer.problem == (404, "GroupNotFound")
-        answer = client.post(f"/topics/others/groups/billing/{verb}", receipts=[receipt], **rest)
-        assert answer.problem == (404, "TopicNotFound")
 
 
 # -- nack -------------------------------------------------------------------------------------------------------------
@@ -286,16 +248,6 @@ def test_a_nacked_message_comes_back_after_its_delay(topic: Topic, group: Group,
     assert group.ack(again)["acked"] == 1
 
 
-def test_a_nack_without_delay_waits_longer_each_time(topic: Topic, clock: Clock) -> None:
-    group = topic.group("billing", max_attempts=1_000)
-    topic.produce("a")
-    for wait_ms in [*BACKOFF_MS, BACKOFF_MS[-1], BACKOFF_MS[-1]]:
-        group.nack(group.take_one())
-        clock.sleep(wait_ms - 1)
-        assert group.pop()["messages"] == []
-        clock.sleep(1)
-
-
 def test_the_backoff_is_that_of_the_contract() -> None:
     assert list(BACKOFF_MS) == [
         *(10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000, 600_000),
@@ -307,22 +259,6 @@ def test_a_nack_with_no_delay_at_all_is_ready_at_once(topic: Topic, group: Group
     topic.produce("a")
     group.nack(group.take_one(), delay_ms=0)
     assert group.totals() == (1, 0, 0, 0)
-    assert group.take_one()["attempt"] == 2
-
-
-def test_a_nack_can_wait_for_a_year(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce("a")
-    group.nack(group.take_one(), delay_ms=365 * 86_400_000)
-    clock.sleep(365 * 86_400_000 - 1)
-    assert group.pop()["messages"] == []
-    clock.sleep(1)
-    assert group.take_one()["attempt"] == 2
-
-
-@pytest.mark.parametrize("reason", [None, "", "x", "x" * 256, "日" * 256, "no | stock\n🎉\0"])
-def test_a_nack_takes_a_reason(topic: Topic, group: Group, reason: str | None) -> None:
-    topic.produce("a")
-    assert group.nack(group.take_one(), delay_ms=0, reason=reason)["nacked"] == 1
     assert group.take_one()["attempt"] == 2
 
 
@@ -441,22 +377,6 @@ def test_an_extension_lasts_from_now_and_gives_a_new_receipt(topic: Topic, group
     assert group.ack(extended["new_receipt"])["acked"] == 1
 
 
-def test_the_receipt_from_before_an_extension_is_lost(topic: Topic, group: Group) -> None:
-    topic.produce("a")
-    taken = group.take_one()
-    group.extend(taken)
-    for verb in (group.ack, group.nack, group.extend):
-        assert failed(verb(taken)) == ["LeaseLost"]
-    assert group.totals() == (0, 1, 0, 0)
-
-
-def test_an_extended_message_comes_back_when_the_extension_ends(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce("a")
-    group.extend(group.take_one(), invisible_ms=100)
-    clock.sleep(100)
-    assert group.take_one()["attempt"] == 2
-
-
 def test_a_lease_can_be_shortened(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce("a")
     group.extend(group.take_one(), invisible_ms=1)
@@ -498,14 +418,6 @@ def test_an_extension_of_some_messages_leaves_the_others_as_they_are(topic: Topi
         ("d", 2),
         ("e", 3),
     ]
-
-
-def test_messages_extended_together_are_acked_one_by_one(topic: Topic, group: Group) -> None:
-    topic.produce(*"abc")
-    new = [each["new_receipt"] for each in group.extend(*group.take(3))["extended"]]
-    for receipt in reversed(new):
-        assert group.ack(receipt) == {"acked": 1, "failed": []}
-    assert group.totals() == (0, 0, 0, 0)
 
 
 def test_256_scattered_messages_are_extended_in_one_call(topic: Topic, group: Group) -> None:

@@ -14,12 +14,10 @@ import pytest
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import (
-    CHECKED_MAX,
     HALF_MESSAGES_MAX,
     MESSAGE_JSON_BYTES_MAX,
     MESSAGE_OVERHEAD_BYTES,
     RESPONSE_BODY_BYTES_MAX,
-    ROLLBACK_AFTER_MS_MAX,
 )
 from chalicelib.core.delays.decision import PROMOTED_MAX
 from chalicelib.core.store import Keys
@@ -98,10 +96,6 @@ def is_decision(verb: str, _about: Any) -> bool:
     return verb == "write_together"
 
 
-def is_write(verb: str, _about: Any) -> bool:
-    return verb == "write"
-
-
 def is_read_of_payloads(verb: str, about: Any) -> bool:
     return verb == "read" and any(
         key.pk.startswith("payload#") for read in about if isinstance(read, Keys) for key in read.keys
@@ -166,13 +160,6 @@ def test_a_committed_message_is_found_by_its_id(topic: Topic) -> None:
     assert (found["body"], found["offset"]) == ("a", 0)
 
 
-def test_what_is_rolled_back_never_comes(topic: Topic, group: Group, clock: Clock) -> None:
-    roll_back(topic, begin(topic, "a"))
-    clock.sleep(2 * DAY_MS)
-    assert group.pop()["messages"] == []
-    assert undecided(topic)["transactions"] == []
-
-
 def test_a_message_keeps_all_it_was_given(client: Client) -> None:
     topic = client.topic("wide", queues=3)
     group = topic.group("g")
@@ -196,15 +183,6 @@ def test_messages_go_where_a_produce_would_put_them_and_keep_their_order(client:
     for queue in {each["queue"] for each in placed}:
         expected = [sent["body"] for sent, each in zip(batch, placed, strict=True) if each["queue"] == queue]
         assert [body for body in bodies(topic.read(queue=queue)["messages"]) if body != "warm"] == expected
-
-
-def test_a_full_transaction_over_many_queues_comes_whole(client: Client) -> None:
-    topic = client.topic("wide", queues=5)
-    group = topic.group("g")
-    batch = [{"body": str(number), "queue": number % 5} for number in range(HALF_MESSAGES_MAX)]
-    placed = commit(topic, begin(topic, *batch))
-    assert [each["offset"] for each in placed] == [number // 5 for number in range(HALF_MESSAGES_MAX)]
-    assert sorted(bodies(group.drained()), key=int) == [each["body"] for each in batch]
 
 
 @pytest.mark.parametrize("size", [10, 2_000, 4 * 1024 * 1024])
@@ -326,9 +304,7 @@ def test_a_half_message_has_no_delay_and_no_dedup_id(topic: Topic, field: Json) 
 @pytest.mark.parametrize(
     ("messages", "code"),
     [
-        ([], "InvalidField"),
         (["a"] * (HALF_MESSAGES_MAX + 1), "InvalidField"),
-        ([{"body": "a", "dealy_ms": 1}], "UnknownField"),
         ([{"body": "a", "queue": 1}], "InvalidField"),
         ([{}], "InvalidField"),
     ],
@@ -350,14 +326,6 @@ def test_messages_that_no_response_could_carry_are_too_large(topic: Topic) -> No
     most = more - (int(size) - MESSAGE_JSON_BYTES_MAX)
     assert asked_to_begin(topic, quotes, quotes + "a" * (most + 1)).problem == (413, "MessageTooLarge")
     assert asked_to_begin(topic, quotes, quotes + "a" * most).status == 201
-
-
-@pytest.mark.parametrize("field", ["check_after_ms", "rollback_after_ms"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, "1", ROLLBACK_AFTER_MS_MAX + 1])
-def test_a_wrong_duration_is_refused(topic: Topic, field: str, value: Any) -> None:
-    answer = asked_to_begin(topic, "a", **{field: value})
-    assert answer.problem == (400, "InvalidField")
-    assert field in answer.json["detail"]
 
 
 def test_hooks_run_around_the_begin_and_may_refuse_it(client: Client, topic: Topic, group: Group) -> None:
@@ -441,15 +409,6 @@ def test_a_check_reads_no_further_than_what_it_takes(store: TroubledStore, topic
     assert left == 0
 
 
-def test_two_checks_at_once_share_the_transactions(store: TroubledStore, topic: Topic, clock: Clock) -> None:
-    other = topic.client.another()
-    halves = [begin(topic, "a", check_after_ms=1_000) for _ in range(4)]
-    clock.sleep(1_000)
-    faster: list[str] = []
-    store.before = first(is_write, lambda: faster.extend(ids(check(topic, other, max=2))), store)
-    assert sorted(ids(check(topic, max=2)) + faster) == sorted(halves)
-
-
 @pytest.mark.parametrize(("due_ms", "wait_ms"), [(1, 1), (5_000, 20_000)])
 def test_a_check_waits_until_one_is_due(topic: Topic, clock: Clock, due_ms: int, wait_ms: int) -> None:
     half = begin(topic, "a", check_after_ms=due_ms)
@@ -489,13 +448,6 @@ def test_a_check_returns_what_it_could_take(store: TroubledStore, topic: Topic, 
     assert topic.client.post(f"{topic.path}/transactions/check").problem == (503, "StoreUnavailable")
     store.before = unavailable()
     assert sorted(taken + ids(check(topic))) == sorted(halves)
-
-
-@pytest.mark.parametrize("fields", [{"max": 0}, {"max": CHECKED_MAX + 1}, {"wait_ms": -1}, {"wait_ms": 20_001}])
-def test_a_wrong_check_is_refused(topic: Topic, fields: Json) -> None:
-    answer = topic.client.post(f"{topic.path}/transactions/check", **fields)
-    assert answer.problem == (400, "InvalidField")
-    assert next(iter(fields)) in answer.json["detail"]
 
 
 def test_an_answer_is_no_larger_than_a_response(topic: Topic, clock: Clock) -> None:
@@ -567,16 +519,6 @@ def no_promotion(verb: str, about: Any) -> StoreUnavailable | None:
     """Nobody can promote delayed messages."""
     is_promotion = verb == "write" and about.key.pk.startswith("promotions#")
     return StoreUnavailable("the store throttled") if is_promotion else None
-
-
-def test_a_committed_message_comes_though_the_commit_died(store: TroubledStore, topic: Topic, group: Group) -> None:
-    half = begin(topic, "a", "b")
-    store.before = no_promotion  # it is decided, and no further
-    assert decide(topic, half, "commit").problem == (503, "StoreUnavailable")
-    store.before = unavailable()
-    came = group.drained()
-    assert bodies(came) == ["a", "b"]
-    assert [each["message_id"] for each in commit(topic, half)] == [each["message_id"] for each in came]
 
 
 @pytest.mark.parametrize(("cancelled", "places"), [([0], [None, 0]), ([1], [0, None]), ([0, 1], [None, None])])

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.core.base.limits import DAY_MS, PASSED_AT_ONCE_MAX, TTL_MS_MAX
 from chalicelib.core.consuming import skip
-from tests.support.client import Client, Group, Topic, bodies, offsets
+from tests.support.client import Group, Topic, bodies, offsets
 from tests.support.clock import Clock
 
 TTL_MS = 5_000
@@ -132,14 +132,6 @@ def test_a_look_up_still_finds_an_expired_message(topic: Topic, clock: Clock) ->
     [produced] = topic.produce(brief())
     clock.sleep(TTL_MS)
     assert topic.client.get(f"{topic.path}/messages/{produced['message_id']}").json["body"] == "a"
-
-
-@pytest.mark.parametrize("ttl_ms", [0, -1, TTL_MS_MAX + 1, 1.0, "1", True])
-def test_a_bad_ttl_is_refused_and_nothing_is_stored(client: Client, topic: Topic, ttl_ms: object) -> None:
-    answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", "ttl_ms": ttl_ms}])
-    assert answer.problem == (400, "InvalidField")
-    assert "'messages[0].ttl_ms'" in answer.json["detail"]
-    assert topic.read()["messages"] == []
 
 
 def test_the_longest_ttl_with_the_longest_delay_is_accepted(topic: Topic) -> None:

@@ -18,7 +18,7 @@ from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Purge, Redrive
 from tests.history.final_state import read_log
-from tests.history.transactions import COMMIT
+from tests.history.transactions import COMMIT, ROLLBACK
 from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene, cold
 from tests.support.small import small_pages
 
@@ -322,10 +322,11 @@ def a_claim_ordered_by_key() -> Scene:
 def a_claim_ordered_by_key_that_acks() -> Scene:
     """What it acks is all that the next message of the first key waits for. Others hold it as well."""
     scene = Scene(is_held=False, ordered=BY_KEY)
-    scene.send(6, "a", "b")
+    scene.send(2, "a", "b")
     scene.theirs = scene.lease(2)
     scene.mine = scene.theirs[:1]
-    scene.act = pop(2, with_mine=True)
+    scene.send(4, "a", "c")
+    scene.act = pop(10, with_mine=True)
     return scene
 
 
@@ -374,17 +375,27 @@ def a_claim_that_acks_what_ran_out() -> Scene:
 
 @call
 def a_claim_after_a_purge() -> Scene:
-    """What waited then may not come."""
+    return purged(pop(3))
+
+
+@call
+def a_claim_before_what_was_purged() -> Scene:
+    return purged(pop(2))
+
+
+def purged(act: Act) -> Scene:
+    """After two messages come two that waited when the group was purged, and may not come."""
     scene = Scene()
     service = scene.instance()
     scene.caller(service).send(scene.bodies(2), [None] * 2, "", (), [scene.now + SHORT_MS] * 2)
+    scene.wait(1)
     scene.caller(service).reset("g", "now")
     scene.theirs = []
     scene.send(2)
     scene.wait(SHORT_MS)
     service.sweeps.forward()
     scene.send(2)
-    scene.act = pop(3)
+    scene.act = act
     return scene
 
 
@@ -637,8 +648,27 @@ def cancel_first(scene: Scene, service: Service) -> None:
 
 
 @call_of_waiting
+def a_cancel_of_what_is_not_due() -> Scene:
+    scene = with_fresh(1, cancel_first)
+    scene.warm = cold
+    return torn(scene)
+
+
+@call_of_waiting
 def a_commit() -> Scene:
     return torn(with_fresh(1, lambda scene, service: scene.transactor(service).decide(scene.begun.id or "", COMMIT)))
+
+
+@call_of_waiting
+def a_rollback() -> Scene:
+    return torn(with_fresh(1, lambda scene, service: scene.transactor(service).decide(scene.begun.id or "", ROLLBACK)))
+
+
+@call_of_waiting
+def a_check_of_transactions() -> Scene:
+    scene = with_fresh(1, lambda scene, service: scene.transactor(service).check(10))
+    scene.wait(LONG_MS)
+    return torn(scene)
 
 
 @call
@@ -648,7 +678,7 @@ def a_revival() -> Scene:
 
 @call_of_waiting
 def a_check_that_raises_an_alarm() -> Scene:
-    return with_fresh(4, lambda _, service: service.sweeps.check(), alarm=Alarm({"ready": 3}))
+    return torn(with_fresh(4, lambda _, service: service.sweeps.check(), alarm=Alarm({"ready": 3})))
 
 
 @call_of_waiting

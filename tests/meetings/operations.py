@@ -134,6 +134,12 @@ def promoted_twice(scene: Scene, service: Service) -> None:
     service.sweeps.forward()
 
 
+def transactions_checked(scene: Scene, service: Service) -> None:
+    """When it is time, those that are undecided are given to somebody."""
+    scene.wait(LONG_MS)
+    scene.transactor(service).check(10)
+
+
 ack_theirs = settled(lambda caller, held: caller.ack(held))
 nack_theirs = settled(lambda caller, held: caller.nack(held, 0))
 bury_theirs = settled(lambda caller, held: caller.bury(held))
@@ -145,6 +151,7 @@ OF_CURSORS: dict[str, Act] = {
     "theirs is acked": ack_theirs,
     "theirs is acked in a pop": acked_in_a_pop,
     "theirs is nacked": nack_theirs,
+    "theirs is nacked for long": settled(lambda caller, held: caller.nack(held, LONG_MS)),
     "theirs is nacked, and all is taken": both(nack_theirs, take(10)),
     "theirs is extended": settled(lambda caller, held: caller.extend(held, LONG_MS + SHORT_MS)),
     "theirs is buried": bury_theirs,
@@ -161,9 +168,11 @@ OF_WAITING: dict[str, Act] = {
     "all is taken": take(10),
     "what is due is promoted": swept("forward"),
     "what is due is promoted twice": promoted_twice,
+    "all that waits is due, and is promoted": both(time_passes(LONG_MS), swept("forward")),
     "a message is cancelled": cancel_first,
     "a transaction is committed": decided(COMMIT),
     "a transaction is rolled back": decided(ROLLBACK),
+    "transactions are checked": transactions_checked,
     "alarms are checked": swept("check"),
     "an alarm changes twice": both(swept("check"), taken_and_acked, swept("check")),
     "the topic is made again": topic_made_again,
@@ -182,7 +191,6 @@ OTHERS: dict[str, Act] = {
     "the group is made again, and all is taken": both(group_made_again, take(10)),
     "a moment passes, and all is taken": both(time_passes(SHORT_MS), take(10)),
     "leases run out, and all is taken": both(time_passes(LONG_MS + SHORT_MS), take(10)),
-    "theirs is nacked for long": settled(lambda caller, held: caller.nack(held, LONG_MS)),
     "there are more attempts": more_attempts,
     "there are fewer attempts": fewer_attempts,
     "all is taken, and the group is reset": both(take(10), reset("earliest")),

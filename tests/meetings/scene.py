@@ -46,6 +46,9 @@ class MeetingStore(PastStore):
     """Every request takes a millisecond, so that no two things happen at once. Just before one of them, something else
     happens."""
 
+    troubles = 0
+    """None: every call is to be answered."""
+
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._stage = stage
@@ -113,6 +116,7 @@ class Scene(Stage):
             "backoff_ms": Backoff([SHORT_MS]),
         } | settings
         self.queues, self._producers = queues, 0
+        self.attempts: dict[str, int] = {}
         self.theirs: list[Delivered] = []
         self.mine: list[Delivered] = []
         self.got: list[Delivered] = []
@@ -163,13 +167,14 @@ class Scene(Stage):
     def copy(self) -> Self:
         other = copy(self)
         other.store, other.random, other.history = self.store.copy_for(other), Random(2), self.history.copy()
+        other.attempts = dict(self.attempts)
         return other
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         return Service(self.store, self.runtime(), SIGNING_KEY)
 
     def caller(self, service: Service) -> Caller:
-        return Caller(service, self.topic, self.history, lambda: self.now, asks_for_topic=True)
+        return Caller(service, self.topic, self.history, lambda: self.now, asks_for_topic=True, attempts=self.attempts)
 
     def transactor(self, service: Service) -> TransactionCaller:
         return TransactionCaller(service, self.topic, self.history, lambda: self.now)

@@ -70,7 +70,7 @@ SHOWN = ("ApproximateReceiveCount", "DeadLetterQueueSourceArn")
 ALLOWED = ("", '{"redrivePermission":"denyAll"}', '{"redrivePermission":"allowAll"}')
 VALUES: dict[str, list[str]] = {
     VISIBILITY: ["0", "1", "30", "30", " 30 ", "43200"],
-    RETENTION: [RETENTION_DEFAULT, RETENTION_DEFAULT, "1209600"],
+    RETENTION: [RETENTION_DEFAULT, "1209600"],
     "MaximumMessageSize": ["1024", "1048576"],
     "ReceiveMessageWaitTimeSeconds": ["0", "3", "20"],
     ALLOW: [*ALLOWED],
@@ -159,7 +159,7 @@ class SqsQueues(Pair):
             del own[RETENTION]
         policies = ["", *(policy_text(dead, count) for dead in DEAD.get(name, ()) for count in (1, 1, 2, 1_000))]
         own[REDRIVE] = [*policies, *policies, policy_text("none", 1)]
-        likely = st.sampled_from([VISIBILITY, VISIBILITY, REDRIVE, REDRIVE, *own])
+        likely = st.sampled_from([VISIBILITY, REDRIVE, REDRIVE, *own, *own.keys() & {RETENTION}])
         chosen = st.lists(likely, min_size=1, max_size=most, unique=True)
         return chosen.flatmap(lambda keys: st.fixed_dictionaries({key: st.sampled_from(own[key]) for key in keys}))
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from chalicelib.api import Api
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.core.catalogue import filters
 from chalicelib.core.catalogue.filters import Filter
-from tests.service.test_instances_at_once import Instance
 from tests.support.client import Client
 from tests.support.troubled_store import TroubledStore, unavailable, unknown
+
+Instance = Callable[[], Api]
 
 WANTED = [filters.parse({"tags": [f"tag{number}"]}) for number in range(6)]
 

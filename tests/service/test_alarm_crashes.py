@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import islice, product
 
 import pytest
 
@@ -18,7 +17,6 @@ from chalicelib.core.upkeep.alarms import change
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance as instance_of
-from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 
 
 def told(api: Api, topic: str) -> list[str]:
@@ -52,92 +50,6 @@ def test_a_crossing_is_told_once_however_many_check(instance: Callable[[], Api],
         one.service.sweeps.check()
     assert (told(one, topic), one.get_group(topic, "g")["alarm_state"]) == (["raised", "cleared"], "cleared")
     one.put_group(topic, "g", {"alarm": {}})
-
-
-class Scene(Stage):
-    """A group whose alarm is to be raised, or (`raised`) was, and is to be cleared; the topic of alarms is there, or is
-    not yet."""
-
-    def __init__(self, raised: bool) -> None:
-        super().__init__()
-        self.raised = raised
-        api = Api(self.instance())
-        api.put_topic("t", {"queues": 2})
-        api.put_group("t", "g", {"alarm": {"ready": 2}})
-        self.fill(api)
-        if raised:
-            api.service.sweeps.check()
-            self.drain(api)
-        self.now += 1_000
-
-    def fill(self, api: Api) -> None:
-        api.produce("t", {"messages": [{"body": "a", "queue": 0}, {"body": "b", "queue": 1}]})
-
-    def drain(self, api: Api) -> None:
-        while messages := api.pop("t", "g", {})["messages"]:
-            api.ack("t", "g", {"receipts": [each["receipt"] for each in messages]})
-
-    def verdict(self, later_ms: int = 1_000, turns: int = 1) -> list[str]:
-        """The messages of the alarm, after sweeps run again `later_ms` later."""
-        self.now += later_ms
-        api = Api(self.instance())
-        for _ in range(turns):
-            api.service.sweeps.check()
-            api.service.sweeps.forward()
-        return told(api, "t")
-
-    @property
-    def expected(self) -> list[str]:
-        return ["raised", "cleared"] if self.raised else ["raised"]
-
-
-def checking(scene: Scene) -> Work:
-    return lambda stop: scene.instance(stop).sweeps.check()
-
-
-@pytest.fixture(params=[False, True], ids=["raising", "clearing"])
-def scene(request: pytest.FixtureRequest) -> Scene:
-    return Scene(request.param)
-
-
-@pytest.mark.parametrize("later_ms", [0, 60_000, 3_600_000])
-def test_a_check_that_dies_after_any_request_is_made_up_for(scene: Scene, later_ms: int) -> None:
-    for request in range(1, requests_of(checking(scene.copy())) + 1):
-        fresh = scene.copy()
-        die_after(checking(fresh), request)
-        assert fresh.verdict(later_ms) == scene.expected, f"dead after request {request}"
-
-
-def test_two_checks_may_each_stop_after_any_request(scene: Scene) -> None:
-    """One in three pairs of points is tried."""
-    count = requests_of(checking(scene.copy()))
-    ways = product(range(1, count + 1), range(1, count + 2), (False, True))
-    for first, second, goes_on in islice(ways, 0, None, 3):
-        fresh = scene.copy()
-        running = stop_after(checking(fresh), first)
-        die_after(checking(fresh), second)
-        finish(running, goes_on)
-        assert fresh.verdict() == scene.expected, f"at {first} and {second}; goes on: {goes_on}"
-
-
-def test_a_check_that_sleeps_while_an_alarm_changes_sends_nothing_twice(scene: Scene) -> None:
-    """However often the alarm changes meanwhile: what it has measured fits the state that it meets, and not the backlog
-    any more."""
-    for request in range(1, requests_of(checking(scene.copy())) + 1):
-        fresh = scene.copy()
-        running = stop_after(checking(fresh), request)
-        api = Api(fresh.instance())
-        there, back = (fresh.fill, fresh.drain) if fresh.raised else (fresh.drain, fresh.fill)
-        fresh.verdict()
-        there(api)
-        fresh.verdict()
-        back(api)
-        fresh.verdict()
-        there(api)
-        said = fresh.verdict()
-        assert said == (["raised", "cleared"] * 3)[: 4 + fresh.raised]
-        finish(running, goes_on=True)
-        assert fresh.verdict(turns=3) == said, f"asleep after request {request}"
 
 
 def test_a_change_of_an_alarm_knows_its_own_retry() -> None:

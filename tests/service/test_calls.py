@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from chalicelib.api import Api
-from chalicelib.core.base.errors import AlreadyReplied, DecantError, ReplyTimeout, RequestExpired
 
 CALLERS = 200
 WORKERS = 4
@@ -45,39 +43,3 @@ def test_each_of_many_callers_gets_its_own_reply(instance: Instance, topic: str)
     for worker in workers:
         worker.join()
     assert replies == {number: f"re: {number}" for number in range(CALLERS)}
-
-
-def test_of_replies_and_a_timeout_at_once_one_stands(instance: Instance, topic: str) -> None:
-    """And everybody is told the same."""
-    apis = [instance() for _ in range(3)]
-    apis[0].put_topic(topic, {})
-    for _ in range(5):
-        try:
-            correlation_id = apis[0].request(topic, {"body": "a", "timeout_ms": 60, "wait_ms": 0})["correlation_id"]
-        except ReplyTimeout as timeout:  # on a busy machine
-            correlation_id = timeout.members["correlation_id"]
-        outcomes: list[Any] = []
-
-        def outcome(act: Callable[[], Any]) -> None:
-            try:
-                outcomes.append(act())  # noqa: B023
-            except DecantError as error:
-                outcomes.append(type(error))  # noqa: B023
-
-        def fetch() -> Any:
-            return apis[0].get_reply(correlation_id, {"wait_ms": "1000"})["reply"]["body"]  # noqa: B023
-
-        def reply(number: int) -> Any:
-            return (number, apis[number].reply(correlation_id, {"body": str(number)}))  # noqa: B023
-
-        acts: list[Callable[[], Any]] = [fetch, lambda: reply(1), lambda: reply(2)]
-        threads = [threading.Thread(target=outcome, args=(act,)) for act in acts]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        stored = [each[0] for each in outcomes if isinstance(each, tuple)]
-        fetched = [each for each in outcomes if each is ReplyTimeout or isinstance(each, str)]
-        assert len(stored) <= 1
-        assert fetched == [str(stored[0]) if stored else ReplyTimeout]
-        assert {each for each in outcomes if isinstance(each, type)} <= {AlreadyReplied, RequestExpired, ReplyTimeout}

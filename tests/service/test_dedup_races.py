@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
 from chalicelib.api import Api
 from chalicelib.core.base.limits import DAY_MS, DEDUP_MS
 from chalicelib.core.table.writes import Item, Refused, Write
@@ -13,45 +10,6 @@ from tests.support.clock import START_MS, Clock
 from tests.support.instances import instance as at_a_virtual_time
 from tests.support.recording_store import RecordingStore
 from tests.support.troubled_store import TroubledStore, unavailable
-
-Instance = Callable[[], Api]
-
-
-def test_eight_senders_of_one_id_at_once_store_one_and_all_get_its_place(instance: Instance, topic: str) -> None:
-    instance().put_topic(topic, {"queues": 4})
-    apis = [instance() for _ in range(8)]
-    for round_ in range(5):
-        message = {"body": "x" * 300 * round_ + "y", "dedup_id": f"id {round_}"}
-        with ThreadPoolExecutor(8) as pool:
-            got = list(pool.map(lambda api: api.produce(topic, {"messages": [message]})["messages"][0], apis))  # noqa: B023
-        assert len({(each["message_id"], each["queue"], each["offset"]) for each in got}) == 1
-    assert len(instance().read_messages(topic, {})["messages"]) == 5
-
-
-def test_batches_that_overlap_are_stored_once(instance: Instance, topic: str) -> None:
-    instance().put_topic(topic, {"queues": 2})
-    apis = [instance() for _ in range(6)]
-
-    def send(number: int) -> dict[str, object]:
-        ids = [str(each) for each in range(number, number + 5)]
-        got = apis[number].produce(topic, {"messages": [{"body": each, "dedup_id": each} for each in ids]})
-        return {each: (made["queue"], made["offset"]) for each, made in zip(ids, got["messages"], strict=True)}
-
-    with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(send, range(6)))
-    places = {(each, place) for answer in answers for each, place in answer.items()}
-    assert len(places) == 10
-    stored = instance().read_messages(topic, {})["messages"]
-    assert {(each["body"], (each["queue"], each["offset"])) for each in stored} == places
-
-
-def test_an_id_that_a_batch_has_many_of_is_answered_for_each(instance: Instance, topic: str) -> None:
-    api = instance()
-    api.put_topic(topic, {})
-    batch = [{"body": "a", "dedup_id": str(number % 3)} for number in range(12)]
-    got = api.produce(topic, {"messages": batch})["messages"]
-    assert got == got[:3] * 4
-    assert instance().produce(topic, {"messages": [{"body": "b", "dedup_id": "1"}]}) == {"messages": [got[1]]}
 
 
 def send(api: Api, body: str) -> object:

@@ -13,7 +13,6 @@ from chalicelib.core.table.writes import Add, Item, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
-from tests.support.troubled_store import TroubledStore
 
 
 class Interrupted(MemoryStore):
@@ -67,32 +66,6 @@ def test_a_pop_that_others_outrun_reads_on_in_the_log(store: Interrupted, clock:
     second, *_ = sorted(int(base) for base in log if int(base))
     store.meanwhile = lambda: pop(other, second)
     assert pop(api, 1)[0] == [second]
-
-
-@pytest.mark.parametrize("order", [False, True, "key"])
-def test_a_claim_that_meets_a_reset_begins_where_that_leads(
-    store: Interrupted, clock: Clock, order: bool | str
-) -> None:
-    api, other = with_messages(store, clock, 6, ordered=order), instance(store, clock, 7)
-    api.ack("t", "g", {"receipts": pop(api, 4)[1]})
-    store.meanwhile = lambda: other.reset_group("t", "g", {"to": "earliest"})
-    assert pop(api, 6)[0] == [0, 1, 2, 3, 4, 5]
-
-
-def test_an_ack_that_meets_a_reset_lets_its_pop_begin_where_that_leads(clock: Clock) -> None:
-    """The order by key has to know what the ack leaves before it chooses a queue."""
-    store = TroubledStore()
-    api, other = with_messages(store, clock, 4, ordered="key", invisible_ms=1_000), instance(store, clock, 7)
-    _, receipts = pop(api, 4)
-    clock.ms += 1_000
-
-    def reset(verb: str, _: object) -> None:
-        if verb == "write":
-            store.before = lambda *_: None
-            other.reset_group("t", "g", {"to": "earliest"})
-
-    store.before = reset
-    assert pop(api, 4, ack=receipts[:1])[0] == [0, 1, 2, 3]
 
 
 def test_a_claim_sent_again_of_which_all_is_taken_takes_what_is_ready(store: Interrupted, clock: Clock) -> None:
@@ -189,19 +162,6 @@ def test_a_message_a_reset_brings_back_is_acked_though_it_was_dead_before(store:
         assert api.ack("t", "g", {"receipts": receipts}) == {"acked": 10, "failed": []}
 
 
-def test_an_ack_of_a_message_that_has_died_is_lost(store: Interrupted, clock: Clock) -> None:
-    api = with_messages(store, clock, 2, max_attempts=1, invisible_ms=1_000)
-    _, receipts = pop(api, 1)
-    clock.ms += 1_000
-    pop(api, 1)
-    clock.ms += 20 * 60_000
-    for _ in range(2):
-        pop(api, 1)
-    assert [each["code"] for each in api.ack("t", "g", {"receipts": receipts})["failed"]] == ["LeaseLost"]
-    twice = {"receipts": [receipts[0], receipts[0]]}
-    assert [each["code"] for each in api.ack("t", "g", twice)["failed"]] == ["LeaseLost"] * 2
-
-
 def test_one_dead_letter_makes_later_acks_no_dearer(store: Interrupted, clock: Clock) -> None:
     api = with_messages(store, clock, 30, max_attempts=1)
     _, receipts = pop(api, 1)
@@ -211,35 +171,6 @@ def test_one_dead_letter_makes_later_acks_no_dearer(store: Interrupted, clock: C
     api.ack("t", "g", {"receipts": receipts})
     spent = store.meter.since(before)
     assert (spent.write_units, spent.read_units, spent.round_trips) == (1, 0, 1)
-
-
-def test_a_claim_that_is_overtaken_takes_nothing_that_was_purged(store: Interrupted, clock: Clock) -> None:
-    api, other = with_messages(store, clock, 0), instance(store, clock, 7)
-    api.produce("t", {"messages": [{"body": "before", "delay_ms": 1_000}]})
-    api.reset_group("t", "g", {"to": "now"})
-    api.produce("t", {"messages": [{"body": "after"}]})
-    clock.ms += 1_000
-    api.service.sweeps.forward()
-    store.meanwhile = lambda: pop(other, 1)
-    assert pop(api, 1) == ([], [])
-
-
-def test_the_rest_of_a_lease_that_a_pop_acks_counts_against_the_cap(store: Interrupted, clock: Clock) -> None:
-    """The lease ends between two tries of the pop, and is then extended in place."""
-    api, other = with_messages(store, clock, 4), instance(store, clock, seed=2)
-    api.put_group("t", "g", {"max_in_flight": 4, "settle_by": "message"})
-    held = [each["receipt"] for each in api.pop("t", "g", {"max_messages": 4, "invisible_ms": 500})["messages"]]
-    api.produce("t", {"messages": [{"body": "new"}] * 6})
-
-    def ack_one() -> None:
-        other.ack("t", "g", {"receipts": held[:1]})
-        clock.sleep(600)
-        store.meanwhile = lambda: other.extend("t", "g", {"receipts": held[1:], "invisible_ms": 60_000})
-
-    store.meanwhile = ack_one
-    api.pop("t", "g", {"max_messages": 10, "ack": held[:2]})
-    assert store.refused == 1
-    assert api.get_group("t", "g")["in_flight"] <= 4
 
 
 def test_a_repeat_acks_what_the_first_call_has_taken_over(store: Interrupted, clock: Clock) -> None:
@@ -280,21 +211,6 @@ def test_a_claim_that_is_overtaken_takes_no_more_than_fits(store: Interrupted, c
         api.produce("t", {"messages": [{"body": body}]})
     store.meanwhile = lambda: pop(other, 1)
     assert pop(api, 3)[0] == [1]
-
-
-def test_the_cap_holds_though_a_redriven_message_is_taken_before_a_claim(store: Interrupted, clock: Clock) -> None:
-    """There was room for the dead letter and for the claim; the other pop takes all of it."""
-    api, other = with_messages(store, clock, 10, max_in_flight=4, max_attempts=1), instance(store, clock, 7)
-    api.nack("t", "g", {"receipts": pop(api, 1)[1]})
-    between: list[int] = []
-
-    def redrive_and_take() -> None:
-        api.redrive_dead("t", "g", {})
-        between.extend(pop(other, 4)[0])
-
-    store.meanwhile = redrive_and_take
-    assert pop(api, 1)[0] == []
-    assert between == [0, 1, 2, 3]
 
 
 def test_a_claim_that_is_repeated_late_returns_what_others_have_left_of_it(clock: Clock) -> None:

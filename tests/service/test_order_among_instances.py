@@ -42,36 +42,6 @@ def offsets(found: tuple[Sequence[int], object]) -> list[int]:
     return [*found[0]]
 
 
-def test_an_ack_in_a_pop_takes_nothing_behind_what_is_extended_meanwhile(store: Interrupted, clock: Clock) -> None:
-    api, other = prepared(store, clock, "a", "b", "a", "c"), instance(store, clock, 7)
-    [(_, [first]), _] = pop(api, 1), pop(api, 1)
-    store.meanwhile = lambda: other.extend("t", "g", {"receipts": [first], "invisible_ms": 60_000})
-    assert offsets(pop(api, 10, ack=[first])) == [3]
-    assert offsets(pop(other, 10)) == []
-
-
-def test_an_ack_in_a_pop_takes_nothing_behind_what_is_taken_over_meanwhile(store: Interrupted, clock: Clock) -> None:
-    api, other = prepared(store, clock, "a", "b", "a"), instance(store, clock, 7)
-    [(_, [first]), _] = pop(api, 1), pop(api, 1)
-    clock.ms += 995
-
-    def taken_over() -> None:
-        clock.ms += 20
-        assert offsets(pop(other, 1, invisible_ms=60_000)) == [0]
-
-    store.meanwhile = taken_over
-    assert 2 not in offsets(pop(api, 10, ack=[first]))
-
-
-def test_an_ack_in_a_pop_takes_nothing_behind_what_is_nacked_meanwhile(store: Interrupted, clock: Clock) -> None:
-    """It acks a part of a lease, of which another call may ack or nack any."""
-    api, other = prepared(store, clock, "a", "b"), instance(store, clock, 7)
-    _, (first, _) = pop(api, 2)
-    api.produce("t", {"messages": [{"body": key, "key": key} for key in "ac"]})
-    store.meanwhile = lambda: other.nack("t", "g", {"receipts": [first], "delay_ms": 60_000})
-    assert offsets(pop(api, 10, ack=[first])) == [3]
-
-
 @pytest.mark.parametrize(("ordered", "taken"), [(True, []), ("key", [2])])
 def test_a_claim_sent_again_delivers_nothing_behind_what_others_took(
     store: Interrupted, clock: Clock, ordered: bool | str, taken: list[int]
@@ -107,21 +77,6 @@ def test_what_is_extended_after_its_end_is_not_passed(store: Interrupted, clock:
     clock.ms += 1_000
     store.meanwhile = lambda: api.extend("t", "g", {"receipts": [first], "invisible_ms": 60_000})
     assert offsets(pop(other, 10)) == [2]
-
-
-def test_of_two_pops_at_once_one_gets_a_key(store: Interrupted, clock: Clock) -> None:
-    api, other = prepared(store, clock, "a", "a", "b", "b"), instance(store, clock, 7)
-    between: list[int] = []
-    store.meanwhile = lambda: between.extend(offsets(pop(other, 1)))
-    assert offsets(pop(api, 10)) == [2, 3]
-    assert between == [0]
-
-
-def test_two_calls_of_an_attempt_at_once_get_the_same(store: Interrupted, clock: Clock) -> None:
-    api, other = prepared(store, clock, "a", "b", "a", "b"), instance(store, clock, 7)
-    between: list[int] = []
-    store.meanwhile = lambda: between.extend(offsets(pop(other, 3, attempt_id="x")))
-    assert offsets(pop(api, 3, attempt_id="x")) == between == [0, 2, 1]
 
 
 def test_a_pop_that_is_refused_sets_nothing_aside_twice(store: Interrupted, clock: Clock) -> None:

@@ -3,24 +3,20 @@ to the store, and no queue is ever there in part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice, product
 from typing import Any, Self
-from unittest.mock import patch
 
 import pytest
 
 from chalicelib.core.base.errors import GroupNotFound, TopicNotFound
-from chalicelib.core.catalogue import topic as topics
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.store import Range
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Key, Set, Write
-from chalicelib.doors.sqs.registry import Change, NewQueue, QueueGone, SqsQueues, TopicStands, queues_of
+from chalicelib.doors.sqs.registry import Change, NewQueue, QueueGone, TopicStands, queues_of
 from chalicelib.service import Service
-from local.memory.store import MemoryStore
-from tests.support.stopping import Stage, StoppingStore, Work, finish, requests_of, stop_after
+from tests.support.stopping import Stage, Work, finish, requests_of, stop_after
 
 OWN = NewQueue("orders", "orders", {"queues": 1}, "orders", {}, {}, {})
 SUBSCRIBED = NewQueue("billing", "orders", None, "billing", {}, {}, {})
@@ -157,33 +153,3 @@ def test_two_callers_may_stop_or_die_at_any_request(name: str, first: str) -> No
     for second in OPERATIONS:
         for number, violations in enumerate(meetings(scene, first, second)):
             assert violations == [], f"{first} and {second}, over {name}, meeting {number}"
-
-
-def _record_apart(store: StoppingStore, writes: Sequence[Write]) -> None:
-    """Writes the record after the others."""
-    record, *others = writes
-    MemoryStore.write_together(store._inner, others)
-    store._stop()
-    store.write(record)
-
-
-PLANTED: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "records that come and go apart": lambda: patch.object(StoppingStore, "write_together", _record_apart),
-    "groups that the topic does not note": lambda: patch.object(topics, "note_group", _nothing),
-    "topics that go with one of several groups": lambda: patch.object(SqsQueues, "_names", lambda *_: ["orders"]),
-}
-
-
-def _nothing(topic: Topic) -> Write:
-    return Write(Key("service", "nothing"), (), (Set(("value",), topic.id),))
-
-
-@pytest.mark.parametrize("bug", PLANTED)
-def test_bugs_that_are_planted_are_found(bug: str) -> None:
-    with PLANTED[bug]():
-        assert any(
-            violations
-            for made in SCENES.values()
-            for first, second in product(OPERATIONS, repeat=2)
-            for violations in meetings(Scene(*made), first, second)
-        )

@@ -2,7 +2,7 @@
 
 The scene is a topic in which something of everything has happened: entries inside and outside of segments, a lease in
 somebody's hands, one that ran out, one partly acked, a message at its last attempt, a retry. In a second one there are
-a dead letter, messages that wait, and a dedup id besides.
+a dead letter, messages that wait, an undecided transaction, and a dedup id besides.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Delivered, Place, Purge, Redrive
 from tests.history.final_state import read_dead, read_log, take_all
 from tests.history.history import History, Rules
+from tests.history.transactions import COMMIT, ROLLBACK, TransactionCaller, note_places
 from tests.simulation.alarms import read_told, untold
 from tests.support.stopping import Stage, Work, die_after, finish, stop_after
 
 _LARGE = 3_000
 
 QUIET_MS = 30_000
+_ROLLBACK_MS = 500_000
 
 
 @dataclass(slots=True)
@@ -74,13 +76,16 @@ class Scene(Stage):
         caller.nack(_popped(self.caller(self.instance()), 1, 60_000), 500)
         service.consuming.pop(self.topic, "spare", Pop(2, 1_000))
         if waits:
-            self._wait(caller)
+            self._wait(service, caller)
 
-    def _wait(self, caller: Caller) -> None:
+    def _wait(self, service: Service, caller: Caller) -> None:
         caller.send(["s-6.0", "s-6.1", "s-6.2"], ["k"] * 3, "", ["taken", None, None])
         caller.bury(_popped(caller, 1, 60_000))
         self.now += 10
-        caller.send(["s-7.0", "s-7.1"], [None] * 2, "", (), [self.now + ms for ms in (5, 5_000)])
+        caller.send(["s-7.0"], [None], self.noise(_LARGE), (), [self.now + 5])
+        caller.send(["s-8.0", "s-8.1"], [None] * 2, "", (), [self.now + ms for ms in (5, 5_000)])
+        begin = self.transactor(service).begin
+        self.begun = begin(["s-9.0", "s-9.1"], [None] * 2, 10, _ROLLBACK_MS, self.noise(_LARGE))
         self.now += 10
 
     def copy(self) -> Self:
@@ -90,6 +95,19 @@ class Scene(Stage):
 
     def caller(self, service: Service) -> Caller:
         return Caller(service, self.topic, self.history, lambda: self.now, asks_for_topic=self._waits)
+
+    def transactor(self, service: Service) -> TransactionCaller:
+        return TransactionCaller(service, self.topic, self.history, lambda: self.now)
+
+    def decide(self, service: Service, verb: str) -> str:
+        return self.transactor(service).decide(self.begun.id or "", verb)
+
+    def clear(self, service: Service) -> None:
+        """A check after the alarm was raised, and nothing is ready any more."""
+        other = self.instance()
+        other.sweeps.check()
+        take_all(self.caller(other), "g")
+        service.sweeps.check()
 
     def bodies(self, count: int) -> list[str]:
         """Each producer has a name of its own: how their messages of one key mix is not known."""
@@ -106,10 +124,10 @@ class Scene(Stage):
         service.dead_letters.queue.purge(self.topic, "g")
         fact.at_ms = self.now
 
-    def cancel(self, service: Service, last: bool) -> None:
-        """One of the two delayed messages: the one that is due, or the last."""
+    def cancel(self, service: Service, number: int) -> None:
+        """One of the three delayed messages: the large one that is due, a small one, or the last."""
         waiting = [sent for sent in self.history.sent if sent.told_due_ms]
-        self.caller(service).cancel(waiting[-1 if last else 0].message_id or "")
+        self.caller(service).cancel(waiting[number].message_id or "")
 
     def verdict(self) -> list[str]:
         """The violations after all leases have expired and the topic was drained."""
@@ -120,10 +138,21 @@ class Scene(Stage):
         except TopicNotFound:
             return list(_wrong_after_deletion(service))
         self._drain(service)
+        if self._waits:
+            self._ask_again(service)
         self.history.ends = {each.queue: each.end_offset for each in service.admin.topics.offsets(current)}
         read_log(service, current, self.history)
         read_told(service, self.history)
+        note_places(self.history)
         return [*checker.violations(self.history), *untold(service, current, "g", self.history)]
+
+    def _ask_again(self, service: Service) -> None:
+        """Each answer has to fit all others, and what came."""
+        for number in range(3):
+            self.cancel(service, number)
+        self.now += _ROLLBACK_MS
+        for verb in (COMMIT, ROLLBACK):
+            assert self.decide(service, verb) != "unknown"
 
     def _drain(self, service: Service) -> None:
         came: set[Place] = set()
@@ -191,16 +220,22 @@ LATER: dict[str, Operation] = {
     "produce for later": lambda scene, service: scene.caller(service).send(
         scene.bodies(2), [None] * 2, "", ["late", None], [scene.now + 1_000] * 2
     ),
-    "cancel": lambda scene, service: scene.cancel(service, last=True),
-    "cancel what is due": lambda scene, service: scene.cancel(service, last=False),
+    "cancel": lambda scene, service: scene.cancel(service, 2),
+    "cancel what is due": lambda scene, service: scene.cancel(service, 1),
+    "cancel a large one": lambda scene, service: scene.cancel(service, 0),
+    "begin": lambda scene, service: scene.transactor(service).begin(scene.bodies(2), [None] * 2, 10, _ROLLBACK_MS),
+    "commit": lambda scene, service: scene.decide(service, COMMIT),
+    "roll back": lambda scene, service: scene.decide(service, ROLLBACK),
+    "check transactions": lambda scene, service: scene.transactor(service).check(10),
     "redrive": lambda scene, service: scene.redrive(service),
     "purge": lambda scene, service: scene.purge(service),
     "reset to now": lambda scene, service: scene.caller(service).reset("g", "now"),
     "check": lambda _, service: service.sweeps.check(),
+    "check what is settled": lambda scene, service: scene.clear(service),
 }
 """The operations for which the second scene exists."""
 
-MEETING = ("pop",)
+MEETING = ("pop", "forward")
 """Operations that these may disturb, or be disturbed by."""
 
 EVERY = OPERATIONS | LATER

@@ -97,7 +97,7 @@ def _wrong_traces(
     service: Service, topic: Topic, stored: Stored, dead: Mapping[str, Mapping[Place, int]]
 ) -> Iterator[str]:
     """`dead`: by group, of those that are drained. There a message is dead or settled."""
-    for standing in service.reading.traces.of(topic, stored.message_id).standings:
+    for standing in service.reading.traces.of(topic, stored.message_id).states:
         if standing.group.name in dead:
             state = DEAD if (stored.queue, stored.offset) in dead[standing.group.name] else SETTLED
             if standing.state != state:

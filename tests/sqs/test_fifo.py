@@ -66,22 +66,6 @@ def test_a_receive_takes_all_of_a_group_and_then_the_next(fifo: Sqs) -> None:
     assert bodies(receive(fifo)) == ["a1", "a2", "a3", "b1"]
 
 
-def test_a_group_waits_for_its_messages_and_for_no_others(fifo: Sqs) -> None:
-    send(fifo, "a1", "a2", "b1")
-    [first] = receive(fifo, 1)
-    assert bodies(receive(fifo)) == ["b1"]
-    assert receive(fifo) == []
-    delete(fifo, first)
-    assert bodies(receive(fifo)) == ["a2"]
-
-
-def test_a_message_that_is_visible_again_comes_before_later_ones(fifo: Sqs) -> None:
-    send(fifo, "a1", "a2")
-    [first] = receive(fifo, 1)
-    fifo.ChangeMessageVisibility(QueueUrl=URL, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0)
-    assert bodies(receive(fifo)) == ["a1", "a2"]
-
-
 def test_messages_have_their_group_their_id_and_a_rising_number(fifo: Sqs) -> None:
     sent = send(fifo, "a1", "a2")
     received = receive(fifo, AttributeNames=["All"])
@@ -162,22 +146,6 @@ def test_a_message_that_no_fifo_queue_takes_is_refused(fifo: Sqs, members: Json,
     refused = refusal(fifo, "SendMessage", MessageBody="a", **members)
     assert refused[0] == code
     assert message in refused[1]
-
-
-def test_without_ids_a_batch_is_refused_as_a_whole(sqs: Sqs) -> None:
-    make(sqs)
-    text = (
-        "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
-    )
-    entries = [
-        {"Id": "1", "MessageBody": "a", "MessageGroupId": "g", "MessageDeduplicationId": "x"},
-        {"Id": "2", "MessageBody": "b", "MessageGroupId": "g"},
-    ]
-    assert refusal(sqs, "SendMessageBatch", Entries=entries) == ("InvalidParameterValue", text)
-    del entries[1]["MessageGroupId"]
-    assert refusal(sqs, "SendMessageBatch", Entries=entries) == ("InvalidParameterValue", MISSING)
-    assert refusal(sqs, "SendMessage", MessageBody="a", MessageGroupId="g") == ("InvalidParameterValue", text)
-    assert receive(sqs) == []
 
 
 # -- received ---------------------------------------------------------------------------------------------------------

@@ -12,10 +12,6 @@ from tests.support.client import Client
 ACCOUNT = "000000000000"
 NO_QUEUE = Refused(400, "QueueDoesNotExist", "NonExistentQueue", "The specified queue does not exist.")
 BAD_NAME = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
-BAD_FIFO_NAME = (
-    "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo"
-    " suffix and be 1 to 80 in length."
-)
 
 
 def url(name: str) -> str:
@@ -40,14 +36,6 @@ def names(sqs: Sqs, **members: Any) -> list[str]:
 # -- made -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["orders", "a", "-begins_", "_", "9" * 80])
-def test_a_queue_has_a_url_under_its_account(sqs: Sqs, name: str) -> None:
-    assert make(sqs, name) == url(name)
-    assert sqs.GetQueueUrl(QueueName=name) == {"QueueUrl": url(name)}
-    assert sqs.GetQueueUrl(QueueName=name, QueueOwnerAWSAccountId="123456789012") == {"QueueUrl": url(name)}
-    assert names(sqs) == [name]
-
-
 def test_a_queue_is_a_topic_and_a_group_over_json(sqs: Sqs, client: Client) -> None:
     make(sqs, tags={"decant:queues": "2"}, MessageRetentionPeriod="60", VisibilityTimeout="0")
     topic = client.get("/topics/orders").json
@@ -63,6 +51,12 @@ def test_a_queue_is_a_topic_and_a_group_over_json(sqs: Sqs, client: Client) -> N
 def test_other_names_are_refused(sqs: Sqs, name: str) -> None:
     assert refused(sqs, "CreateQueue", QueueName=name) == ("InvalidParameterValue", BAD_NAME)
     assert sqs.refused("GetQueueUrl", QueueName=name) == NO_QUEUE
+
+
+BAD_FIFO_NAME = (
+    "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo"
+    " suffix and be 1 to 80 in length."
+)
 
 
 @pytest.mark.parametrize("name", ["a", ".fifo", "a" * 76 + ".fifo", "a b.fifo"])
@@ -99,7 +93,11 @@ def test_over_a_topic_that_stands_a_queue_needs_the_tag_to_read_it(sqs: Sqs, cli
 
 
 def test_a_missing_member_is_named(sqs: Sqs) -> None:
-    for action, member in (("CreateQueue", "QueueName"), ("GetQueueUrl", "QueueName"), ("DeleteQueue", "QueueUrl")):
+    for action, member in (
+        *(("CreateQueue", "QueueName"), ("GetQueueUrl", "QueueName"), ("DeleteQueue", "QueueUrl")),
+        *(("StartMessageMoveTask", "SourceArn"), ("ListMessageMoveTasks", "SourceArn")),
+        ("CancelMessageMoveTask", "TaskHandle"),
+    ):
         text = f"The request must contain the parameter {member}."
         assert refused(sqs, action) == ("MissingParameter", text)
 
@@ -276,16 +274,6 @@ def counts(sqs: Sqs, name: str = "orders") -> list[int]:
 
 
 # -- tags -------------------------------------------------------------------------------------------------------------
-
-
-def test_tags_are_added_replaced_and_removed(sqs: Sqs) -> None:
-    make(sqs, tags={"a": "", "b": "1"})
-    sqs.TagQueue(QueueUrl="orders", Tags={"b": "2", "ü": "x" * 256})
-    assert sqs.ListQueueTags(QueueUrl="orders")["Tags"] == {"a": "", "b": "2", "ü": "x" * 256}
-    sqs.UntagQueue(QueueUrl="orders", TagKeys=["a", "ü", "none"])
-    assert sqs.ListQueueTags(QueueUrl="orders")["Tags"] == {"b": "2"}
-    sqs.UntagQueue(QueueUrl="orders", TagKeys=["b"])
-    assert sqs.ListQueueTags(QueueUrl="orders") == {}
 
 
 def test_tags_that_cannot_be_change_nothing(sqs: Sqs) -> None:

@@ -89,14 +89,6 @@ def test_a_message_that_has_not_moved_shows_an_attribute_like_the_reason(made: S
     assert receive(made, "orders")[0]["MessageAttributes"] == mine
 
 
-def test_with_a_count_of_one_a_message_is_given_out_once(made: Sqs, clock: Clock) -> None:
-    made.SendMessage(QueueUrl="orders", MessageBody="hi")
-    assert len(receive(made, "orders")) == 1
-    clock.sleep(1_000)
-    assert receive(made, "orders") == []
-    assert len(receive(made, "dead")) == 1
-
-
 def test_a_message_that_was_made_visible_has_been_received(made: Sqs) -> None:
     made.SendMessage(QueueUrl="orders", MessageBody="hi")
     [message] = receive(made, "orders")

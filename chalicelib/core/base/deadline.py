@@ -15,7 +15,7 @@ from chalicelib.core.base.limits import HOP_MS_MAX, HOP_MS_MIN, SECOND_MS, STORE
 from chalicelib.core.base.records import mutable
 
 CALL_MS_MAX = 25 * SECOND_MS
-"""The same including the wait of a long poll: API Gateway gives up after 29 s."""
+"""The longest call, including the wait of a long poll: API Gateway gives up after 29 s."""
 LAST_LOOK_MS = SECOND_MS // 2
 """A wait ends this long before the call does, so that the call can still claim and read the messages it finds."""
 

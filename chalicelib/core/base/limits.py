@@ -17,7 +17,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Topic and group names: safe in a URL, in a key and in a log line."""
 
 BODY_BYTES_MAX = 4 * MIB
-"""One body, and all bodies of one request: what a 6 MB Lambda payload holds once it is base64 and JSON."""
+"""One body, and all bodies of one request: the most that a 6 MB Lambda payload holds as base64 in JSON."""
 
 BATCH_MESSAGES_MAX = 256
 """Messages in a produce or a pop, receipts in an ack, nack, extend or bury: one entry, one lease."""

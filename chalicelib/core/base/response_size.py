@@ -27,8 +27,8 @@ def json_bytes_of(message: Message) -> int:
 
 @record
 class Space:
-    """`measure`: how long a message is in the response, without what the service adds. `growth`: how many times as long
-    as in JSON it can be."""
+    """`measure`: how long a message is in the response, without the fields that the service adds. `growth`: how many
+    times as long as in JSON it can be."""
 
     body_bytes: int = RESPONSE_BODY_BYTES_MAX
     json_bytes: int = RESPONSE_JSON_BYTES_MAX

@@ -29,9 +29,8 @@ class Bell(Protocol):
 
 @record
 class Runtime:
-    """`now`: ms since the epoch, for what is stored. `sleep`: takes ms. `entropy`: n unpredictable bytes. `uptime`:
-    ms on a clock that is never set, for waits, deadlines and cache ages. `make_bell`: None if no wait can be ended
-    early."""
+    """`now`: ms since the epoch, for stored times. `sleep`: takes ms. `entropy`: n unpredictable bytes. `uptime`: ms on
+    a clock that is never set, for waits, deadlines and cache ages. `make_bell`: None if no wait can be ended early."""
 
     now: Callable[[], int]
     sleep: Callable[[int], None]

@@ -87,7 +87,7 @@ class Growth:
         with suppress(Refused, StoreUnavailable, TopicNotFound, InvalidField), aside:  # the last: too many changes
             current = self._catalogue.current_topic(topic.name)
             if current.version != topic.version or current.id != topic.id:
-                return  # what was measured is of another state
+                return  # the measurement is of another state
             self._tried_at_ms.keep(topic.id, now)
             if self._has_places(current):
                 return

@@ -230,7 +230,7 @@ class Claimer:
         return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
 
     def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
-        """What to take, as far as the response has space for it."""
+        """The pick, cut to the space of the response."""
         if view.is_outrun:
             self._skipper.look_on(view, want)
         if view.topic.queues_auto:

@@ -274,7 +274,7 @@ class LogWriter:
             if (first := segment.offset_of(entry.id)) is not None:
                 return first, segment
             if not segment.is_sealed:
-                break  # what was read behind it came later, and it may hold the entry by now
+                break  # later segments were read after it, and it may hold the entry by now
         return None, last
 
     def _segments(self, log: str, base: int) -> Iterator[Segment]:

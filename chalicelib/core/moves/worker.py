@@ -2,12 +2,12 @@
 
 | failure | result |
 | --- | --- |
-| a worker dies | its messages are visible again after `LEASE_MS`, and another worker goes on after `HELD_MS` |
-| a worker is stopped for long | its hold and its leases end; its next transaction is refused |
-| the task is cancelled | the same: nothing moves any more |
-| two workers want one task | one holds it, the other leaves it alone |
-| a consumer of the subscription takes a message | it is not there to be moved |
-| the destination is deleted during a step | the transaction is refused; the next step finds it gone: the task fails |
+| a worker crashes | its messages are visible again after `LEASE_MS`, and another worker continues after `HELD_MS` |
+| a worker is suspended for long | its hold and its leases end; its next transaction is refused |
+| the task is cancelled | the same: no more messages move |
+| two workers want one task | one holds it, the other skips it |
+| a consumer of the subscription takes a message | the task does not move it |
+| the destination is deleted during a step | the transaction is refused; the next step fails the task |
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TaskWorker:
             if source.id != run.task.queue_id:
                 return False
             popped = self._pop(source, run.task)
-            is_over = not popped.deliveries and not self.ready(source)  # a pop may not see what has just come
+            is_over = not popped.deliveries and not self.ready(source)  # a pop may miss messages that have just come
         except SubscriptionGone:
             return False
         except (TopicNotFound, GroupNotFound):

@@ -44,7 +44,7 @@ class Trace:
     """`is_complete`: False: there are more groups or notes than were read."""
 
     stored: Stored
-    standings: Sequence[MessageState]
+    states: Sequence[MessageState]
     is_complete: bool
 
 
@@ -61,13 +61,13 @@ class Traces:
         )
         names = [item["sk"] for item in listed[0]]
         groups = self._catalogue.groups_named(topic, names[:GROUP_DETAILS_MAX])
-        standings = None
-        while standings is None:
-            standings, events = self._standings(topic, groups, stored)
+        states = None
+        while states is None:
+            states, events = self._states(topic, groups, stored)
         is_complete = len(names) <= GROUP_DETAILS_MAX and len(events) < EVENTS_MAX
-        return Trace(stored, standings, is_complete)
+        return Trace(stored, states, is_complete)
 
-    def _standings(
+    def _states(
         self, topic: Topic, groups: Sequence[Group], stored: Stored
     ) -> tuple[list[MessageState] | None, list[Event]]:
         """The states in each of these groups, and the notes. None: retries have moved back from their page
@@ -79,7 +79,7 @@ class Traces:
         if any(len(pages) > len(held) for (_, pages), held in zip(asked, paged, strict=True)):
             return None, events
         told = sorted((event for event in events if event.is_about(stored.offset)), key=lambda event: event.order)
-        standings: list[MessageState] = []
+        states: list[MessageState] = []
         for (group, cursor), pages in zip(cursors, paged, strict=True):
             leases = [*cursor.owing, *(lease for page in pages.values() for lease in page)]
             lease = next((lease for lease in leases if lease.owes(stored.offset)), None)
@@ -87,8 +87,8 @@ class Traces:
             letter = next((letter for letter in letters if letter.key == own), None)
             state = self._state(cursor, stored.offset, lease, letter)
             here = [event for event in told if (event.group_id, event.consumer) == (group.id, cursor.consumer)]
-            standings.append(MessageState(group, cursor, state, lease, letter if state == DEAD else None, here))
-        return standings, events
+            states.append(MessageState(group, cursor, state, lease, letter if state == DEAD else None, here))
+        return states, events
 
     def _cursors(self, topic: Topic, groups: Sequence[Group], queue: int) -> list[tuple[Group, Cursor]]:
         """The cursors of these groups in this queue; in a broadcast group those of all consumers."""

@@ -38,7 +38,7 @@ CROWD_PART = 2
 """With many waiting calls, the pauses last at least half a millisecond for each, so that the reads leave time for the
 replies."""
 TOGETHER_MAX = 100
-"""Replies looked for at once: DynamoDB reads so many items in one request."""
+"""The most replies in one read: DynamoDB reads this many items in one request."""
 
 
 @mutable

@@ -52,7 +52,7 @@ def positions_token(positions: Mapping[int, int]) -> str:
 
 
 def positions_of(token: str, queues: int) -> dict[int, int]:
-    """Queue -> offset. Raises InvalidField if the token is not from a page of a topic with so many queues."""
+    """Queue -> offset. Raises InvalidField if the token is not from a page of a topic with this many queues."""
     pairs = place_of(token, "[0-9]{1,3}:[0-9]{1,15}(,[0-9]{1,3}:[0-9]{1,15})*").split(",")
     positions = {int(queue): int(offset) for queue, _, offset in (pair.partition(":") for pair in pairs)}
     if max(positions) >= queues or positions_token(positions) != token:

@@ -75,7 +75,7 @@ def group_partition(topic_id: str, group_name: str, page: int = 0) -> str:
 
 
 def group_partitions(topic_id: str, group_name: str, queues: int) -> list[str]:
-    """All pages of a group in a topic that had so many queues."""
+    """All pages of a group in a topic that had this many queues."""
     return [group_partition(topic_id, group_name, page) for page in range(page_of(queues - 1) + 1)]
 
 
@@ -106,8 +106,8 @@ def cursor(topic_id: str, group_name: str, group_id: str, queue: int, consumer: 
 def cursors(
     topic_id: str, group_name: str, group_id: str, queues: int, consumer: str = ""
 ) -> list[tuple[str, str, str]]:
-    """For each page in a topic that had so many queues, its partition, and the sort keys around the cursors of one
-    consumer, or (empty) of all."""
+    """For each page in a topic that had this many queues: its partition, and the range of sort keys of one consumer's
+    cursors, or of all if `consumer` is empty."""
     first, last = around_cursors(group_id, consumer)
     return [(partition, first, last) for partition in group_partitions(topic_id, group_name, queues)]
 

@@ -61,15 +61,15 @@ class Gauges(NamedTuple):
     """The backlogs at an instant. `is_whole`: they are of all groups, and no look has failed since."""
 
     at_ms: int
-    standings: Sequence[GroupGauges]
+    groups: Sequence[GroupGauges]
     is_whole: bool
 
 
 class _Collector:
     """A collector of the Prometheus client, which returns all metrics at once."""
 
-    def __init__(self, totals: Totals, process: str, look: Gauges) -> None:
-        self._totals, self._process, self._look = totals, process, look
+    def __init__(self, totals: Totals, process: str, backlogs: Gauges) -> None:
+        self._totals, self._process, self._gauges = totals, process, backlogs
 
     def collect(self) -> Iterator[Metric]:
         yield self._build()
@@ -86,13 +86,13 @@ class _Collector:
     def _backlogs(self) -> Iterator[Metric]:
         for number, (name, text) in enumerate(_BACKLOG.items()):
             gauge = GaugeMetricFamily(PREFIX + name, text, labels=["topic", "group"])
-            for topic, group, *values in self._look.standings:
+            for topic, group, *values in self._gauges.groups:
                 gauge.add_metric([topic, group], values[number])
             yield gauge
-        at_s = self._look.at_ms / SECOND_MS
+        at_s = self._gauges.at_ms / SECOND_MS
         yield GaugeMetricFamily(f"{PREFIX}backlogs_timestamp_seconds", "When the backlogs were read.", at_s)
         text = "1 if there were more groups than one look reads, or the last look failed."
-        yield GaugeMetricFamily(f"{PREFIX}backlogs_incomplete", text, int(not self._look.is_whole))
+        yield GaugeMetricFamily(f"{PREFIX}backlogs_incomplete", text, int(not self._gauges.is_whole))
 
     def _messages(self) -> Iterator[Metric]:
         for name, text in _MESSAGES.items():
@@ -141,6 +141,6 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return [*zip(bounds, accumulate(histogram.counts), strict=True)]
 
 
-def text(totals: Totals, process: str, look: Gauges) -> str:
+def text(totals: Totals, process: str, backlogs: Gauges) -> str:
     """The metrics of this instance. `process`: distinguishes its counters from those of other instances."""
-    return generate_latest(_Collector(totals, process, look)).decode()
+    return generate_latest(_Collector(totals, process, backlogs)).decode()

@@ -259,6 +259,6 @@ class Telemetry:
     def _end(self, call: Ended) -> None:
         self.totals.add(call)
         if self._write:
-            with suppress(OSError, ValueError):  # a closed stream must not fail what it would tell of
+            with suppress(OSError, ValueError):  # a closed stream must not fail the call
                 for line in lines(call):
                     self._write(orjson.dumps(line).decode() + "\n")

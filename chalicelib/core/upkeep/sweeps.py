@@ -211,7 +211,7 @@ class Sweeps:
                 if own:
                     nexts.setdefault(name, min(own.values()))
             awake = [name for name, next_ms in nexts.items() if next_ms < now + MINUTE_MS]
-            for name in awake:  # it promotes what is due until the next sweep
+            for name in awake:  # it promotes messages due until the next sweep
                 wake(name, True)
             swept += Swept(len(awake), len(awake))
             self._agenda.has_looked(PUSH, [Look(name, own, nexts.get(name), now) for name, own in due.items()])
