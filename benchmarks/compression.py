@@ -1,4 +1,4 @@
-"""What the codecs make of an entry, and what they cost: the choice in `chalicelib.packing` rests on it."""
+"""What the codecs make of an entry, and what they cost: the choice in `chalicelib.core.log.packing` rests on it."""
 
 from __future__ import annotations
 

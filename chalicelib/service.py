@@ -1,4 +1,4 @@
-"""Builds all rooms of the service over one store."""
+"""Builds the parts of one instance of the service over one store."""
 
 from __future__ import annotations
 

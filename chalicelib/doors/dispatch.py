@@ -1,4 +1,4 @@
-"""The way in: every door finds what a request asks for, and has it admitted, carried out and recorded here."""
+"""Carries out and records the calls of all doors, and answers their errors; admits and runs those to operations."""
 
 from __future__ import annotations
 

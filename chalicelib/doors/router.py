@@ -1,4 +1,4 @@
-"""Finds the door that each HTTP request is for, and what it asks for there: that of SQS, that of MQ over HTTP, or the
+"""Tells which door an HTTP request is for, and what it asks for there: that of SQS, that of MQ over HTTP, or the
 routes of HTTP. This is decided once: all others read the decision from `Found`."""
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def read_dead(service: Service, topic: Topic, group: str, history: History) -> N
     partition = keys.dead_partition(topic.id, service.env.catalogue.group(topic, name).id)
     letters = service.env.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
     consumer = keys.consumer(consumer_id) if consumer_id else ""
-    letters = [letter for letter in letters if keys.place_of_dead(key_of(letter))[2] == consumer]
+    letters = [letter for letter in letters if not consumer or keys.place_of_dead(key_of(letter))[2] == consumer]
     history.dead[group] = {place_of(letter["sk"]): letter["attempts"] for letter in letters}
     history.reasons[group] = {place_of(letter["sk"]): letter["reason"] for letter in letters}
     history.dead_ms[group] = {place_of(letter["sk"]): letter["dead_at_ms"] for letter in letters}

@@ -1,4 +1,4 @@
-"""Each crossing sends one message, with any number of checks at once, whichever of them dies."""
+"""Each crossing sends one message, however many check, and whenever a write arrives; and what a check costs."""
 
 from __future__ import annotations
 

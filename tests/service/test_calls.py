@@ -1,4 +1,4 @@
-"""Calls among instances in memory and on an emulator: crowds, crashes, late writes."""
+"""A crowd of callers and the workers that reply to them, in memory and on an emulator."""
 
 from __future__ import annotations
 

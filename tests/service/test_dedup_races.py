@@ -1,4 +1,4 @@
-"""Many instances that send the same at once, in memory and on an emulator; and what arrives late."""
+"""Senders of one dedup id by clocks that differ, while others overtake them, and records that arrive late."""
 
 from __future__ import annotations
 

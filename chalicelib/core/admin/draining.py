@@ -1,6 +1,6 @@
 """Removes settled queues from a topic whose `queues` was lowered, highest first.
 
-Writers have left a queue some time before (`catalogue.scaling`). Readers leave it when every group has settled it and
+Writers have left a queue some time before (`catalogue.topic`). Readers leave it when every group has settled it and
 nothing is delayed in it: one transaction closes its log, if that still ends where the groups have settled it, and
 changes the topic, if that is unchanged. A late append is therefore refused, and so is a late closing. When the queue
 returns, the first writer that finds the closed log opens it (`log.writer`).

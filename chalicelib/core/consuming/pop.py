@@ -1,4 +1,4 @@
-"""Pop: views the cursors and logs of some queues, claims from one, reads the claimed messages."""
+"""Pop: looks at some queues, puts their due delayed messages into the log, takes from one of them, and waits."""
 
 from __future__ import annotations
 
@@ -240,8 +240,8 @@ class Popper:
         return self._taker.has_ready(view)
 
     def pop_once(self, group_view: GroupView, acks: Sequence[ReceiptBatch]) -> Popped:
-        """The same as of a pop, from the queues as they were read. Raises StoreUnavailable if there is nothing, and
-        some could not be read."""
+        """Returns what one pop would from the queues as they were read. Raises StoreUnavailable if there is nothing,
+        and some could not be read."""
         popped = self._taker.take(group_view, acks)
         troubles = [popped.trouble, *(view.trouble for view in group_view.queues.values())]
         if not popped.deliveries and (trouble := next(filter(None, troubles), None)):

@@ -3,8 +3,8 @@
 Taking messages needs no compare-and-swap: each claim takes `count` messages from the current `next`, unless that would
 pass the end of the log that the claimer has read.
 
-The pages of a group: its settings and its cursors, those of 16 queues in each. A page may be empty, before any claim
-in its queues."""
+A group's settings and cursors are in pages of 16 queues each, with a partition key of their own. A page is empty until
+the first claim in its queues."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Lease:
     @staticmethod
     @lru_cache(_LEASES_KEPT_MAX)
     def of(token: str, start: int, count: int, deadline: int, attempt: int, *more: Any) -> Lease:
-        """`listed`: the elements after the token."""
+        """`more`: the age if it is known, then the marks, as `listed` has them."""
         if more and isinstance(more[0], int):
             return Lease(token, start, count, deadline, attempt, more[1:], deadline - more[0])
         return Lease(token, start, count, deadline, attempt, more)

@@ -1,4 +1,4 @@
-"""The log of a queue: a chain of segments, each a list of entries, each the messages of one produce call.
+"""The log of a queue: a chain of segments, each a list of entries, each the messages of one append.
 
 A segment's key is the offset of its first message, and a full segment's `end` is the key of the next one, so every
 writer computes the same key and offsets are dense without a head item. `docs/table.md` lists the attributes.
@@ -41,7 +41,8 @@ _IS_ZSTD, _HAS_LEAST_TTL, _HAS_FIRST_SENT = 1, 2, 4
 
 @record
 class Entry:
-    """The messages that one produce call put into one queue. Either `data` holds them, or `pieces` payload items.
+    """The messages that one append put into a queue: of a produce call, or of several that met. Either `data` holds
+    them, or `pieces` payload items.
 
     `least_ttl_ms`: the shortest time to live of a message. None: no message has one. `first_sent_at_ms`: when the first
     of the messages that waited was sent. None: no message waited."""

@@ -35,7 +35,8 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Absent, AtMost, Either, Item, Refused, Set, Write, key_of
 
 DEDUP_INLINE_BYTES_MAX = 800
-"""The same for an entry that dedup records hold too: a record with its keys then fits the kilobyte of a write unit."""
+"""An entry that dedup records hold goes into a payload if it is larger: a record with its keys then fits the kilobyte
+of a write unit."""
 
 
 @record

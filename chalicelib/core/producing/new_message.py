@@ -173,8 +173,8 @@ class NewMessage(HalfMessage):
     delay_ms: How long to delay the delivery, in milliseconds from now.
     deliver_at_ms: The earliest delivery. A time in the past means now; at most {DELAY_MS_MAX} ms ahead. Excludes
         `delay_ms`.
-    dedup_id: Of messages with the same id in the topic within {DEDUP_MS} ms, only the first is stored; the others
-        return its result, also within one request. This makes it safe to repeat a produce whose outcome is unknown."""
+    dedup_id: Only the first message with this id in the topic is stored within {DEDUP_MS} ms; the others return its
+        result, also within one request. This makes it safe to repeat a produce whose outcome is unknown."""
 
     RULES: ClassVar[Any] = {
         **PlainMessage.RULES,

@@ -1,7 +1,8 @@
-"""Chooses the queue for messages without a key: an instance stays with one and avoids queues that fail or are slow.
+"""Chooses the queue of a message. Without a key an instance stays with one queue and avoids those that fail or are
+slow.
 
-The queue of a key: Jump Consistent Hash (J. Lamping, E. Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm",
-2014, https://arxiv.org/abs/1406.2294).
+The queue of a key is its Jump Consistent Hash (J. Lamping, E. Veach, "A Fast, Minimal Memory, Consistent Hash
+Algorithm", 2014, https://arxiv.org/abs/1406.2294).
 
 When a topic grows from m to n queues, the share (n - m) / n of the keys moves, which is the least that balances them,
 and all of these move to new queues. When it shrinks, only the keys of the queues that leave move."""

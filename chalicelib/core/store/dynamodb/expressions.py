@@ -1,9 +1,7 @@
-"""Writes as DynamoDB's condition and update expressions.
+"""Writes as DynamoDB's condition and update expressions, and the attribute values of items in its typed JSON.
 
 Every name goes in as a placeholder, since many are reserved words (`end`, `next`, `count`). A size is
-compared only where the path exists: DynamoDB evaluates it to false otherwise, some emulators raise an error.
-
-Attribute values in DynamoDB's typed JSON, for the few types that items are made of."""
+compared only where the path exists: DynamoDB evaluates it to false otherwise, some emulators raise an error."""
 
 from __future__ import annotations
 
