@@ -20,7 +20,6 @@ from chalicelib.doors.http import events
 from chalicelib.doors.http.door import found
 from chalicelib.doors.http.request import Request
 from chalicelib.doors.http.response import Response, refusal
-from chalicelib.doors.sqs.registry import moves_of
 
 ENDING_MS = SECOND_MS + CONNECT_TIMEOUT_MS + READ_TIMEOUT_MS
 """How long before the end of an invocation the last request to the store may begin: it is not interrupted, and leaves a
@@ -128,6 +127,8 @@ def _push_all() -> Json:
 
 
 def _move() -> Json:
+    from chalicelib.doors.sqs.registry import moves_of  # which most cold starts do not need
+
     service = wiring.api().service
     return service.sweeps.move(moves_of(service)).as_json()
 
