@@ -158,7 +158,7 @@ def first_token(name: str, rights: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def export() -> dict[str, Any]:
-    """Requests the day's export from AWS, see `store.dynamodb.exports`. Raises Internal, as `check_stage` does."""
+    """Requests the day's export from AWS, see `core.store.dynamodb.exports`. Raises Internal, as `check_stage` does."""
     settings.check_stage()
     if not settings.export_bucket:
         return {"exports": [], "reason": "DECANT_EXPORT_BUCKET, where exports go, is not set"}

@@ -105,6 +105,14 @@ LATE = {
     "pytest",
 }
 """Packages that a cold start must not import, or not before they are needed."""
+LATE_ROOMS = tuple(
+    f"chalicelib.{room}."
+    for room in (
+        *("core.admin", "core.moves", "core.reading", "core.requests", "core.upkeep"),
+        *("doors.sqs", "doors.mqhttp", "doors.ingest"),
+    )
+)
+"""Rooms that the first call about them imports."""
 
 
 @dataclass(frozen=True)
@@ -355,6 +363,7 @@ def test_the_matrix_of_features_names_every_file() -> None:
 def test_a_cold_start_imports_nothing_that_can_wait() -> None:
     found = _python("import sys, app; print(*sys.modules)")
     assert set(found.split()) & LATE == set()
+    assert [name for name in found.split() if name.startswith(LATE_ROOMS)] == []
 
 
 def test_a_cold_start_takes_little_longer_than_its_framework(tmp_path: Path) -> None:

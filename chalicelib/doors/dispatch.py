@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from chalicelib import wiring
@@ -56,7 +57,7 @@ def serve(name: str, headers: Mapping[str, str], run: Callable[[], A], refuse: R
     """Carries out a call, and records it under this name. `place`: its topic and its group, where they are known."""
     telemetry = wiring.telemetry()
     if telemetry is None:
-        return guarded(run, refuse)
+        return guarded(partial(_tried, run, refuse), refuse)
 
     def refused(error: DecantError | DoorError) -> A:
         record.code = error.code
@@ -65,9 +66,16 @@ def serve(name: str, headers: Mapping[str, str], run: Callable[[], A], refuse: R
         return refuse(error)
 
     with telemetry.call(name, **place, trace_id=trace_id(headers)) as record:
-        answer = guarded(run, refused)
+        answer = guarded(partial(_tried, run, refused), refused)
         record.status = answer.status
     return answer
+
+
+def _tried(run: Callable[[], T], refuse: Refuse[T]) -> T:
+    try:
+        return run()
+    except DoorError as error:
+        return refuse(error)
 
 
 def turned_away(
@@ -78,7 +86,7 @@ def turned_away(
     judged = Record(name)
     errors: list[DecantError | DoorError] = []
     with recording(judged):
-        guarded(admit, errors.append)
+        guarded(partial(_tried, admit, errors.append), errors.append)
     if not errors:
         return None
 
@@ -94,7 +102,7 @@ def guarded(run: Callable[[], T], refuse: Refuse[T]) -> T:
     which shows nothing of the inside."""
     try:
         return run()
-    except (DecantError, DoorError) as error:
+    except DecantError as error:
         return refuse(error)
     except Exception:  # noqa: BLE001 - the boundary: nothing of the inside leaves it
         defect_id = system().name(_ID_CHARS)

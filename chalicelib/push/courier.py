@@ -7,10 +7,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import io
-from collections.abc import Callable, Sequence
-from socket import socket
-from typing import Any
+from collections.abc import Sequence
 
 import orjson
 
@@ -22,45 +19,8 @@ from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.push import Push, PushSecret, signing
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.telemetry.trace_context import shared
-from chalicelib.push.outside import ANSWER_BYTES_MAX, ConsumerResponse, Outside
+from chalicelib.push.outside import ConsumerResponse, Outside
 from chalicelib.push.secrets import Keyring
-
-WIRE_BYTES_MAX = 8 * ANSWER_BYTES_MAX
-"""How many bytes of a response are received. In chunks of one byte, a response is six times as long as its content."""
-
-
-LeftS = Callable[[], float]
-"""Returns the seconds left of a call, before each step that waits. Raises TimeoutError if none are."""
-
-
-class DeadlineSocket(io.RawIOBase):
-    """Its creator closes the socket."""
-
-    def __init__(self, connected: socket, left_s: LeftS) -> None:
-        self._socket, self._left_s, self._received = connected, left_s, 0
-
-    def sendall(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            self._socket.settimeout(self._left_s())
-            rest = rest[self._socket.send(rest) :]
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self._received > WIRE_BYTES_MAX:
-            raise OSError(f"the answer has more than {WIRE_BYTES_MAX} bytes")
-        self._socket.settimeout(self._left_s())
-        count = self._socket.recv_into(buffer)
-        self._received += count
-        return count
-
-    def close(self) -> None: ...
-
 
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - the mark of a secret, not one
 

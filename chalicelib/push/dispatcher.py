@@ -29,7 +29,8 @@ from chalicelib.core.table.writes import Refused
 from chalicelib.core.telemetry.telemetry import PUSH
 from chalicelib.push import webhooks
 from chalicelib.push.courier import Courier, secret_text
-from chalicelib.push.outside import CallOutcome, ConsumerResponse, Crew, Outside, judge
+from chalicelib.push.outcome import CallOutcome, judge
+from chalicelib.push.outside import ConsumerResponse, Crew, Outside
 from chalicelib.push.secrets import Keyring, Secrets
 from chalicelib.push.slots import LEASE_SPARE_MS, PushPause, PushSlot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS

@@ -10,6 +10,7 @@ reach."""
 
 from __future__ import annotations
 
+import io
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -25,8 +26,13 @@ from chalicelib.core.base.fields import Label
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.push import Push, split_url
-from chalicelib.push.courier import DeadlineSocket, LeftS
 from chalicelib.push.outside import ANSWER_BYTES_MAX, ConsumerResponse
+
+WIRE_BYTES_MAX = 8 * ANSWER_BYTES_MAX
+"""How many bytes of a response are received. In chunks of one byte, a response is six times as long as its content."""
+
+LeftS = Callable[[], float]
+"""Returns the seconds left of a call, before each step that waits. Raises TimeoutError if none are."""
 
 # The tables are of this module, since `is_global` differs from one version of Python to the next. They follow
 # https://www.iana.org/assignments/iana-ipv4-special-registry and .../iana-ipv6-special-registry, as of October 2025.
@@ -184,6 +190,35 @@ class Names:
     def _end(self, place: tuple[str, int]) -> None:
         with self._lock:
             del self._under_way[place]
+
+
+class DeadlineSocket(io.RawIOBase):
+    """Its creator closes the socket."""
+
+    def __init__(self, connected: socket.socket, left_s: LeftS) -> None:
+        self._socket, self._left_s, self._received = connected, left_s, 0
+
+    def sendall(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            self._socket.settimeout(self._left_s())
+            rest = rest[self._socket.send(rest) :]
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._received > WIRE_BYTES_MAX:
+            raise OSError(f"the answer has more than {WIRE_BYTES_MAX} bytes")
+        self._socket.settimeout(self._left_s())
+        count = self._socket.recv_into(buffer)
+        self._received += count
+        return count
+
+    def close(self) -> None: ...
 
 
 _PORTS = {"http": 80, "https": 443}

@@ -103,6 +103,20 @@ def test_a_receipt_acked_before_a_reset_is_lost_after_it(topic: Topic, group: Gr
     assert group.pop(ack=[acked["receipt"]])["acked"] == 0
 
 
+@pytest.mark.parametrize("rule", ["receipt", "delivery", "message"])
+@pytest.mark.parametrize("rides", [False, True])
+def test_an_ack_of_two_receipts_counts_the_one_since_the_reset(client: Client, rule: str, rides: bool) -> None:
+    """Both name one message, and with one `attempt_id` even leases of one token."""
+    topic = client.topic("orders", queues=1)
+    topic.produce("a")
+    group = topic.group("billing", settle_by=rule)
+    old = group.pop(attempt_id="a")["messages"]
+    group.reset("earliest")
+    new = group.pop(attempt_id="a")["messages"]
+    answer = group.pop(ack=[each["receipt"] for each in old + new]) if rides else group.ack(*old, *new)
+    assert (answer["acked"], failed(answer)) == (1, ["LeaseLost"])
+
+
 def test_receipts_from_before_a_reset_are_lost_on_other_instances_too(topic: Topic, group: Group) -> None:
     topic.produce(*"abcd")
     taken = group.take(3)

@@ -116,6 +116,12 @@ def test_where_all_queues_fail_the_one_that_is_due_first_is_taken(choice: QueueC
     assert choice.unkeyed(TOPIC.logs, full={0, 1, 2, 3}) == 2
 
 
+def test_where_all_queues_are_full_instances_spread_over_them(clock: Clock) -> None:
+    runtime = Runtime(clock.now, clock.sleep, Random(1).randbytes, clock.uptime)
+    choices = [QueueChoice(runtime, lambda _: False, queues=4) for _ in range(50)]
+    assert {choice.unkeyed(TOPIC.logs, full={0, 1, 2, 3}) for choice in choices} == {0, 1, 2, 3}
+
+
 def test_a_queue_that_is_near_is_taken_while_one_is_open(choice: QueueChoice) -> None:
     near = (1, 2)
     first = choice.unkeyed(TOPIC.logs, near=near)

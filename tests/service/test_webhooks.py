@@ -27,7 +27,7 @@ from standardwebhooks.webhooks import Webhook
 
 from chalicelib.api import Api
 from chalicelib.core.base.runtime import system
-from chalicelib.push import courier, dispatcher, webhooks
+from chalicelib.push import dispatcher, webhooks
 from chalicelib.push.outside import ConsumerResponse, Outside
 from chalicelib.push.webhooks import Webhooks
 from chalicelib.service import Service
@@ -273,7 +273,7 @@ print(*{name.partition(".")[0] for name in {*sys.modules} - before} - sys.stdlib
 
 @pytest.mark.parametrize("size", [b"-1", b"fffffff"])
 def test_chunks_of_any_size_are_read_up_to_a_bound(size: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "WIRE_BYTES_MAX", 100_000)
+    monkeypatch.setattr(webhooks, "WIRE_BYTES_MAX", 100_000)
 
     def serve(connected: socket.socket) -> None:
         connected.recv(1 << 16)

@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from chalicelib.core.admin.deletion import Deletion
-from chalicelib.core.admin.groups import Groups
+from chalicelib.core.admin.groups import Backlogs, Groups
 from chalicelib.core.admin.topics import Topics
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.cursors import Cursors
@@ -15,7 +15,6 @@ from chalicelib.core.transactions import Transactions
 
 if TYPE_CHECKING:
     from chalicelib.core.admin.draining import Draining
-    from chalicelib.core.admin.groups import Backlogs
 
 
 class Admin:
@@ -27,9 +26,6 @@ class Admin:
 
     @cached_property
     def backlogs(self) -> Backlogs:
-        """Imported on first use."""
-        from chalicelib.core.admin.groups import Backlogs
-
         return Backlogs(self._parts[0].runtime, self.topics, self.groups)
 
     @cached_property

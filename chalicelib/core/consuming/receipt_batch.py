@@ -322,7 +322,8 @@ class ReceiptBatch:
         if written.acked:
             self.closed |= {lease.token: lease for lease, _ in written.acked if lease.token not in self.cursor.leases}
             self.acked += written.acked
-            self.is_done = all(self._is_closed(receipt) for _, receipt in self.receipts)
+            own = (receipt for _, receipt in self.receipts)
+            self.is_done = all(each.epoch == self.cursor.epoch and self._is_closed(each) for each in own)
 
     def attempt(self, receipt: Receipt) -> int:
         """Of the delivery that this call has settled or moved by a receipt: another than the receipt's own, where one

@@ -255,9 +255,7 @@ class Settler:
 
         Raises GroupNotFound if a cursor is missing because the group is."""
         self._write_all(topic, group_name, batches, planner)
-        while any(batch.cursor.pages for batch in batches):
-            if not bring_pages_back(self._store, self._retries, batches):
-                break
+        while bring_pages_back(self._store, self._retries, batches):
             self._write_all(topic, group_name, batches, planner)
         if missing := [batch for batch in batches if batch.is_missing]:
             self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))

@@ -204,7 +204,7 @@ class Taker:
         if acks and not view.group.is_by_key:
             self._carry(view, acks)
         want, space = view.ask.max_messages - len(got.deliveries), view.space
-        popped = self._throttled(group_view, view, want) if view.group.rate_limit else self._claim(view, want)
+        popped = self._throttled(group_view, view, want)
         if view.ask.attempt_id and got.deliveries:  # another call of the attempt may hold more here than fits
             fitting = space.fitting(delivery.stored for delivery in popped.deliveries)
             del popped.deliveries[min(want, fitting) :]

@@ -13,7 +13,7 @@ _log = logging.getLogger("decant")
 
 BeforeSend = Callable[[str, Sequence[Message]], None]
 """`before(topic, messages)`: called with the topic's name and the valid messages of one request before any of them is
-stored; for a transaction, when it begins. To reject the request, raise one of `chalicelib.core.base.errors`, which
+stored; for a transaction, when it begins. To reject the request, raise one of `chalicelib.hooks.errors`, which
 becomes the response. Any other exception is a defect (500)."""
 
 AfterSend = Callable[[str, Sequence[Message], Sequence[Produced] | Exception], None]

@@ -86,7 +86,9 @@ class QueueChoice:
         if stays and not calm:
             return stays[0]
         roomy = [each for each in self._queues if each not in full] or self._queues
-        return self.hop(calm or open_queues or [min(roomy, key=self._isolated_until_ms)], near)
+        soonest = min(map(self._isolated_until_ms, roomy))
+        last_resort = [each for each in roomy if self._isolated_until_ms(each) == soonest]
+        return self.hop(calm or open_queues or last_resort, near)
 
     def others(self, besides: Collection[int] = ()) -> list[int]:
         """Queues that have not failed lately, except these."""
