@@ -30,6 +30,9 @@ from tests.support.client import Client
 TIMES_MAX = 20
 PLAIN_S_MIN = 0.001
 """Smaller differences are those of the machine."""
+ROUNDS = 5
+"""At most. A busy neighbour slows one measurement more than the next, so one that is over is made again, beside plain
+requests of the same moment."""
 MEMORY_MAX = 100
 """Bytes for each byte of a request. An empty list takes 64 of two."""
 
@@ -66,6 +69,10 @@ class Crowded:
             if least < enough:
                 break
         return least
+
+    def forget(self) -> None:
+        """Plain requests are measured again."""
+        self._plain.clear()
 
     def most(self, size: int) -> float:
         """What a request of this size may cost."""
@@ -104,8 +111,12 @@ def judge(crowded: Crowded, named: Named) -> None:
     offenders = {}
     for name, raw in named:
         assert len(raw) < 110_000, name
-        most = crowded.most(len(raw))
-        if (cost := crowded.cost(raw, most)) > most:
+        for _ in range(ROUNDS):
+            most = crowded.most(len(raw))
+            if (cost := crowded.cost(raw, most)) <= most:
+                break
+            crowded.forget()
+        else:
             offenders[name] = f"{len(raw)} bytes take {cost * 1_000:.0f} ms, plain ones {most / TIMES_MAX * 1_000:.1f}"
     assert offenders == {}
 
