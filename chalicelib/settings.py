@@ -103,7 +103,7 @@ class Settings:
 
     @property
     def demand(self) -> Demand:
-        """Who has to show a token. A deployed stage that does not say so is never open by accident."""
+        """The callers that have to show a token. A deployed stage that does not say so is never open by accident."""
         access = self._choice("DECANT_ACCESS", ("tokens", "iam", "none"), None if self.is_deployed else "none")
         functions = self._choice("DECANT_FUNCTION_ACCESS", ("iam", "tokens"), "iam")
         if functions == "tokens" and access != "tokens":

@@ -76,7 +76,7 @@ def outside_of(settings: Settings, parts: Parts) -> Outside:
 
 
 def _invoke_nothing(*_call: object) -> ConsumerResponse:
-    """Whoever tries out pushes on a laptop does not reach the functions of an account by accident."""
+    """Pushes that somebody tries out on a laptop never reach the functions of an account by accident."""
     return ConsumerResponse.missing("there are no functions beside a store in memory")
 
 
@@ -111,7 +111,7 @@ def use(api: Api | None) -> None:
 
 def start() -> None:
     """Builds the instance while a function starts, when it has more of a processor than a request to a small function
-    has. What goes wrong is logged: then each request tries again, and is answered with a problem. Elsewhere, as while
+    has. A failure is logged: then each request tries again, and gets a problem. Elsewhere, as while
     the application is packaged, it does nothing."""
     if settings.is_deployed and not settings.is_in_chalice:
         if settings.environ.get("DECANT_LOG") != "off":
@@ -128,8 +128,8 @@ def report_as_lines() -> None:
 
 
 def telemetry() -> Telemetry | None:
-    """What observes the calls of the instance, once it is built. A deployed stage where it cannot be built answers 500,
-    and counts that in its metrics."""
+    """Returns the observer of the instance's calls, once the instance is built. A deployed stage where it cannot be
+    built answers 500, and counts that in its metrics."""
     if _Instance.api:
         return _Instance.api.service.telemetry
     if not settings.is_deployed:
@@ -151,8 +151,8 @@ def is_served_by_chalice() -> bool:
 
 
 def first_token(name: str, rights: list[dict[str, Any]]) -> dict[str, Any]:
-    """Makes a token without showing one, and returns what `POST /tokens` answers. For whoever may write the table, with
-    the settings that the deployed functions have: their table, and their signing key. Raises DecantError."""
+    """Makes a token without showing one, and returns what `POST /tokens` answers. The caller needs the right to write
+    the table, and the settings of the deployed functions: their table and signing key. Raises DecantError."""
     token: dict[str, Any] = api().make_token({"name": name, "rights": rights})
     return token
 

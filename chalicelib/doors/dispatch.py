@@ -98,8 +98,8 @@ def turned_away(
 
 
 def guarded(run: Callable[[], T], refuse: Refuse[T]) -> T:
-    """What it returns, or what `refuse` makes of the error that it raises: of a defect, an id to look up in the log,
-    which shows nothing of the inside."""
+    """Returns the result of `run`, or the answer that `refuse` makes of its error. The answer to a defect is an id to
+    look up in the log, and shows nothing of the inside."""
     try:
         return run()
     except DecantError as error:
@@ -170,13 +170,13 @@ def perform(call: Call) -> tuple[int, Any]:
 
 
 def admitted(call: Call) -> AbstractContextManager[None]:
-    """Runs the call of whoever shows its `Authorization`. Raises Unauthenticated, Forbidden."""
+    """Runs the call as the holder of its `Authorization`. Raises Unauthenticated, Forbidden."""
     authorization = call.headers.get("authorization")
     return wiring.api().admitted(call.operation, call.names, authorization, call.principal, call.is_invoked)
 
 
 def place_of(operation: Operation, names: Sequence[str]) -> dict[str, str]:
-    """The topic and the group of a request. What can be neither may be anything, and is not recorded."""
+    """The topic and the group of a request. A name that neither can have may be anything, and is not recorded."""
     named = dict(zip(operation.path_names, names, strict=False))
     return {kind: name for kind in ("topic", "group") if re.fullmatch(NAME_PATTERN, name := str(named.get(kind, "")))}
 

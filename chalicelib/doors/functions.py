@@ -47,7 +47,7 @@ def _before_the_end(remaining_ms: int) -> int:
 
 
 def caller(context: Any) -> str:
-    """What stands for the caller of a direct invocation: Lambda tells the function no principal, but CloudTrail's data
+    """The name of the caller of a direct invocation: Lambda tells the function no principal, but CloudTrail's data
     event of this request id names it. Empty without Lambda."""
     request_id = getattr(context, "aws_request_id", "")
     return f"invocation:{request_id}" if request_id else ""
@@ -83,7 +83,7 @@ def invoked(name: str, event: Any, context: Any) -> Json:
 
 
 def _responded(name: str, request: Request, context: Any) -> Response:
-    """Who may invoke one function may not call other operations through it."""
+    """The right to invoke one function does not extend to other operations."""
     asked, answer, _ = found(request)
     if asked and asked.name not in _WAITING.get(name, ()):
         return refusal(NotFound(f"the function '{name}' does not answer {request.method} {quoted(request.path)}"))
@@ -108,7 +108,7 @@ def _answer(operation: Operation, event: Any, context: Any) -> Answer:
 
 
 def _fields(operation: Operation, event: Json) -> Json:
-    """What an HTTP request would have in its body. Raises InvalidField for a name that is no string."""
+    """The fields that an HTTP request would have in its body. Raises InvalidField for a name that is no string."""
     for name in operation.path_names:
         _text(name, event.get(name))
     return {name: value for name, value in event.items() if name not in (*operation.path_names, "token")}

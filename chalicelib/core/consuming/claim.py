@@ -104,8 +104,8 @@ class Claimer:
         return pick(view.cursor, view.group, view.end, want, now, riding)
 
     def would_act(self, view: QueueView, now: int) -> bool:
-        """Whether a claim would take, pass, bury or bring back messages. What the order of the queue or the cap on
-        messages in flight holds back does not count."""
+        """Whether a claim would take, pass, bury or bring back messages. Messages that the order of the queue or the
+        cap on messages in flight holds back do not count."""
         is_spent = any(lease.attempt >= view.group.max_attempts for lease in view.cursor.due(now))
         if is_spent or due_page(view.cursor, now, 1):
             return True

@@ -1,4 +1,4 @@
-"""What happens to messages on their way: in a topic with `trace` it is noted beside the messages.
+"""Events of messages on their way: a topic with `trace` keeps them beside the messages.
 
 A note is written after what it tells of, under a key of its own, and only `reading.trace` reads it. So it cannot fail,
 undo or repeat what it tells of: a store in trouble, or a call that dies, leaves a gap in the trace and nothing else.

@@ -81,7 +81,7 @@ class Window:
 
 @mutable
 class Owed:
-    """What a cursor owes. `ready`: the messages that are not held. `held`: offsets of those that are."""
+    """The messages that a cursor owes. `ready`: the messages that are not held. `held`: offsets of those that are."""
 
     ready: list[Ready] = field(default_factory=list)
     held: set[int] = field(default_factory=set)

@@ -188,7 +188,7 @@ class Popper:
         return topic
 
     def _look(self, call: PopCall) -> GroupView:
-        """The group now, for its consumers. What does not suit is read again: it may have changed."""
+        """The group now, for its consumers. A group that does not suit is read again: it may have changed."""
         about = call.topic, call.group_name, call.ask, call.promoted
         view = self.look(*about, call.strong, call.queues, call.is_patient)
         if not call.suits(view.group):

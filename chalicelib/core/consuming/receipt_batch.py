@@ -102,7 +102,7 @@ class ReceiptBatch:
     closed: dict[str, Lease] = field(default_factory=dict)
     """The leases that this call has acked completely, by token."""
     acked: list[Owed] = field(default_factory=list)
-    """What this call has acked."""
+    """The messages that this call has acked."""
     is_done: bool = False
     """Whether this call has acked all of it, and with it the whole leases: no plan has anything left to change."""
     lost: set[int] = field(default_factory=set)

@@ -54,7 +54,7 @@ class Pop:
     notes_first: bool = False
     """Whether its leases note when their messages were first delivered. JSON does not show that."""
     space: Space = Space()
-    """What the response can hold."""
+    """The space of the response."""
 
     @property
     def attempt_token(self) -> str | None:

@@ -163,7 +163,7 @@ class Settler:
         return self._return(topic, group, batches, reason, attempts_min=0)
 
     def take_out(self, topic: Topic, group_name: str, texts: Sequence[str], take: Take) -> None:
-        """Moves messages elsewhere, but those that others have taken by now. What `take` raises ends it."""
+        """Moves messages elsewhere, but those that others have taken by now. An exception of `take` ends it."""
         batches, _ = self.open(topic, group_name, texts)
 
         def plan(batch: ReceiptBatch) -> Plan:

@@ -30,7 +30,7 @@ class Skipper:
         self._runtime = runtime
         self._reader, self._log_offsets = log.reader, log.offsets
         self._verdicts: BoundedCache[bool] = caches.bounded(lambda place, _: keys.owners(place[2]), VERDICTS_KEPT_MAX)
-        """Of filters, by the group, its version, the log and the offset: a message never changes."""
+        """Verdicts of filters, by the group, its version, the log and the offset: a message never changes."""
 
     def skip(self, view: QueueView, picked: Pick) -> Pick:
         """Returns the pick with as many fresh messages that the group wants as are found among the next
@@ -84,7 +84,7 @@ class Skipper:
 
     def _is_wanted(self, view: QueueView, stored: Stored) -> bool | None:
         """Whether the group's filter selects the message. None: that is for the next look to find out, since this one
-        has judged others for as long as it may. What it has judged stays so, however often a claim is planned."""
+        has judged others for as long as it may. Its verdicts stay, however often a claim is planned."""
         if view.group.filter is None or not view.takes_steps:
             return view.group.filter is None or view.group.filter.wants(stored.message)
         place = view.group.id, view.group.version, view.topic.logs[view.queue], stored.offset

@@ -190,7 +190,7 @@ class NewMessage(HalfMessage):
 
 
 class Batch(NamedTuple):
-    """What the `messages` of a request may be: messages of this kind, so many at most."""
+    """The schema of a request's `messages`: messages of this kind, so many at most."""
 
     kind: type = NewMessage
     messages_max: int = limits.BATCH_MESSAGES_MAX

@@ -19,7 +19,7 @@ from chalicelib.core.base.runtime import Runtime
 _HASH_BYTES = 8
 _STATES = 2 ** (8 * _HASH_BYTES)
 _MULTIPLIER = 2_862_933_555_777_941_757
-"""Of the paper's linear congruential generator."""
+"""The multiplier of the paper's linear congruential generator."""
 _DRAWN_BITS = 31
 _UNDRAWN_BITS = 8 * _HASH_BYTES - _DRAWN_BITS
 

@@ -16,7 +16,8 @@ from chalicelib.doors.http.request import Request
 from chalicelib.doors.http.response import Response, refusal
 
 SQS_PATHS = ("/", "/{account}/{queue}")
-"""Of the door for SQS. Chalice's local server has to know them, and the method that only the door for MQ has."""
+"""The paths of the door for SQS. Chalice's local server has to know them, and the method that only the door for MQ
+has."""
 
 
 def _admit_all(_request: Request) -> None: ...

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """What a request asks for. `asked`: None where it asks for nothing that there is. `answer`: carries it out.
+    """A request, understood. `asked`: None where it asks for nothing that there is. `answer`: carries it out.
     `turned_away`: the response if the head alone has it refused, whatever its body says; else None."""
 
     asked: Operation | Action | None
@@ -32,8 +32,8 @@ class Found(NamedTuple):
 
 
 def found(request: Request) -> Found:
-    """The operation of the path and the method. `HEAD` asks for what `GET` does; whoever sends the response leaves out
-    its body."""
+    """The operation of the path and the method. `HEAD` asks for what `GET` does; the server leaves out the body of the
+    response."""
     operations, names = operations_at(request.path) or ({}, [])
     operation = operations.get("GET" if request.method == "HEAD" else request.method)
     if operation:

@@ -84,7 +84,7 @@ def _front_of(event: Json) -> Front:
 
 
 def _rest_path(event: Json) -> str:
-    """What stands before the resource is the base path of a custom domain."""
+    """The part before the resource is the base path of a custom domain."""
     about = event["requestContext"]
     path = _text(event.get("path") or about["path"])
     if event.get("version") == "1.0":
@@ -105,7 +105,7 @@ def _called_path(event: Json) -> str:
 
 
 def _prefix(whole: object, path: str) -> str:
-    """What of the whole path stands before this one."""
+    """The part of the whole path before this one."""
     if not isinstance(whole, str):
         return ""
     if path in ("", "/"):

@@ -73,7 +73,7 @@ def query_of(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def preferences(header: str) -> dict[str, str]:
-    """The values of a `Prefer` header (RFC 7240) by name. Of two with one name, the first counts. Those that are
+    """The values of a `Prefer` header (RFC 7240) by name. The first of two with one name counts. Those that are
     unknown or malformed are ignored, as it says."""
     parts = header.split(",", _PREFERENCES_MAX)[:_PREFERENCES_MAX]
     matches = [match for part in parts if (match := re.fullmatch(_PREFERENCE, part))]

@@ -60,7 +60,7 @@ def _expressions(value: Any, label: Label) -> dict[str, str]:
 @request
 class Rule:
     """All but `topic` and `source` are JMESPath over the record as Lambda gives it, which has one more field: `json`,
-    the body of the message as JSON, null if it is none. What is neither text nor null becomes JSON.
+    the body of the message as JSON, null if it is none. Values that are neither text nor null become JSON.
 
     topic: Where the messages go.
     source: `sqs`, `sns`, `events`, `s3`, `kinesis` or `dynamodb`, or where records come from, with `*` for any text:
@@ -69,7 +69,7 @@ class Rule:
     tag: Its tag. Null: none.
     properties: Its properties, an expression for each. Null: it does not have this one.
     body: Its body.
-    dedup_id: What repeats of the record have in common. Null: repeats are not looked for, which costs less."""
+    dedup_id: The id that repeats of the record have in common. Null: repeats are not looked for, which costs less."""
 
     topic: str = required(string(), _topic)
     source: str | None = optional(string())

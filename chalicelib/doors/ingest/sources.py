@@ -92,7 +92,7 @@ def _arrival(place: int, source: Source, record: Json) -> Arrival:
 
 
 def _shape(event: object) -> str:
-    """What an event looks like, without its content."""
+    """The shape of an event, without its content."""
     records = event.get("Records") if isinstance(event, dict) else None
     if isinstance(records, list) and records:
         return f"a list of records, the first {_shape(records[0])}"

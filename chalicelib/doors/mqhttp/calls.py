@@ -1,4 +1,4 @@
-"""What clients of MQ over HTTP can call: publish, consume and ack; and half messages, which are transactions of one
+"""The calls of clients of MQ over HTTP: publish, consume and ack; and half messages, which are transactions of one
 message each, by whose ids clients know them."""
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _popped(service: Service, topic: Topic, group_name: str, request: AskedByTag
 
 
 def _suits(request: AskedByTag, wanted: Filter | None) -> Suits:
-    """What a consumer asked for must not be lost to the others of its group: all of them have one filter."""
+    """A consumer's filter must not take messages from the others of its group: all of them have one filter."""
     return lambda group: (not request.trans or bool(group.ordered)) and (wanted is None or _has_filter(group, wanted))
 
 

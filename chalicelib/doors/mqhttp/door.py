@@ -110,7 +110,7 @@ def _refused(request: Request, request_id: str) -> Refuse[Response]:
 def _carried_out(
     request: Request, operation: Operation | None, named: Mapping[str, str], left_ms: LeftMs
 ) -> tuple[int, str]:
-    """Who may not call learns nothing but the paths and the methods that there are."""
+    """Unauthorized callers learn nothing but the paths and methods that exist."""
     api = wiring.api()
     with in_time(left_ms, api.service.env.runtime.uptime()), _admitted(api, request, operation, named):
         parameters = _parameters(request)
@@ -129,7 +129,7 @@ def _carried_out(
 def _admitted(
     api: Api, request: Request, operation: Operation | None, named: Mapping[str, str]
 ) -> AbstractContextManager[None]:
-    """Runs a call of whoever signed the request. Raises MqError, Forbidden."""
+    """Runs a call as the signer of the request. Raises MqError, Forbidden."""
     if api.is_open:
         return nullcontext()
     if not api.takes_signatures:

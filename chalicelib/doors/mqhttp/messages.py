@@ -94,7 +94,7 @@ CHECK_AFTER = "__TransCheckT"
 ENCODING = "encoding"
 
 _UNSENDABLE = re.compile("[:|\"']")
-"""What clients cannot read in a name or a value."""
+"""The characters that clients cannot read in a name or a value."""
 
 
 def parse(text: str) -> dict[str, str]:

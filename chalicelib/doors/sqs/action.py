@@ -149,8 +149,8 @@ class Call:
         self.demand_at(queue.name, queue.topic, queue.group, queue.owns_topic)
 
     def demand_absent(self, name: str) -> None:
-        """The same of a queue that does not exist: what a queue of this name would have. Whoever has no right to that
-        does not learn whether it exists."""
+        """The same of a queue that does not exist: what a queue of this name would have. A caller without the right to
+        it does not learn whether it exists."""
         self.demand_at(name, own_name(name), own_name(name), owns_topic=True)
 
     def demand_anywhere(self) -> None:

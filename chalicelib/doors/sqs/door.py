@@ -33,7 +33,7 @@ from chalicelib.doors.sqs.messages import random_uuid
 from chalicelib.doors.sqs.registry import QueueGone, Standing, queues_of
 
 OPERATION = "sqs."
-"""What the names of actions begin with in log lines and metrics."""
+"""Begins the names of actions in log lines and metrics."""
 
 ACCOUNT_PATTERN = "[0-9]{12}"
 ACCOUNT_DEFAULT = "000000000000"
@@ -116,7 +116,7 @@ def _refusal(wrong: DecantError | SqsError, wire: Wire, request_id: str) -> Resp
 
 
 def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs) -> Json:
-    """Who may not call learns nothing, not even whether the request is well-formed."""
+    """Unauthorized callers learn nothing, not even whether their request is valid."""
     api = wiring.api()
     runtime = api.service.env.runtime
     with in_time(left_ms, runtime.uptime()), one_call(runtime.uptime()):

@@ -105,7 +105,7 @@ def _attribute(name: str, given: Json, noun: str) -> Attribute:
 
 
 def properties_and_tag(attributes: Attributes) -> tuple[dict[str, str], str | None]:
-    """What a message with these attributes has. Raises SqsError for a tag that is none."""
+    """The properties of a message with these attributes. Raises SqsError for a tag that is none."""
     plain = {name: attribute for name, attribute in attributes.items() if name != TAG}
     types = {name: attribute.type for name, attribute in plain.items() if attribute.type != "String"}
     properties = {name: _property(attribute) for name, attribute in plain.items()}
@@ -136,7 +136,7 @@ def _wrong(message: str) -> SqsError:
 
 
 def of_message(message: Message) -> dict[str, Attribute]:
-    """The attributes of a message, whoever sent it and however."""
+    """The attributes of a message, sent by any client and in any way."""
     properties = message.properties
     types = _types(properties.get(TYPES))
     own = {REASON} if SOURCE in properties else set()
@@ -183,12 +183,13 @@ def selected(attributes: Attributes, wanted: Iterable[str]) -> dict[str, Attribu
 
 
 def bytes_of(attributes: Attributes) -> int:
-    """What they count towards the size of a message."""
+    """Their share of the size of a message."""
     return sum(len(name.encode()) + len(each.type.encode()) + len(each.data) for name, each in attributes.items())
 
 
 def md5_of(attributes: Attributes) -> str:
-    """Of each by name: the name, the type, 1 or 2 for text or bytes, and the value, with their lengths."""
+    """Each is digested in the order of names: the name, the type, 1 or 2 for text or bytes, and the value, with their
+    lengths."""
     digest = hashlib.md5(usedforsecurity=False)
     for name, attribute in sorted(attributes.items()):
         for part in (name.encode(), attribute.type.encode()):

@@ -49,11 +49,11 @@ Pairs = list[tuple[str, str]]
 # -- names ------------------------------------------------------------------------------------------------------------
 
 _MAPS = {"Attribute": "Name", "MessageAttribute": "Name", "MessageSystemAttribute": "Name", "Tag": "Key"}
-"""What maps call the name of a value."""
+"""The names that maps give to the name of a value."""
 
 
 def _each(name: str, action: str) -> str:
-    """What a form, or an answer in XML, calls one member of the list or the map of this name."""
+    """The name of one member of this list or map in a form, or in an answer in XML."""
     own = {
         "Entries": f"{action}RequestEntry",
         "Successful": f"{action}ResultEntry",
@@ -68,7 +68,7 @@ def _each(name: str, action: str) -> str:
 
 
 class _Node:
-    """What a form has under a name: a value, and what there is behind a dot."""
+    """The content of a form under a name: a value, and the names behind a dot."""
 
     def __init__(self) -> None:
         self.text: str | None = None
@@ -84,8 +84,8 @@ class _Node:
 
 
 class QueryWire:
-    """A request. `action`: the name that it gives; empty if it gives none. Its form is read when the action is
-    demanded: whoever may not call is not worth that time."""
+    """A request. `action`: the name that it gives; empty if it gives none. The form is parsed only after authorization,
+    so rejected requests cost nothing."""
 
     def __init__(self, raw: bytes, is_get: bool, at_queue: bool) -> None:
         """`raw`: each parameter behind an `&`. `at_queue`: it came to the URL of a queue."""

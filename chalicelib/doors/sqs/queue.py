@@ -63,7 +63,8 @@ def is_fifo(name: str) -> bool:
 
 
 def own_name(name: str) -> str:
-    """Of the topic and the group that are made for the queue of this name: theirs may not begin as its may."""
+    """The name of the topic and the group that are made for this queue: a queue's name may begin in ways that theirs
+    may not."""
     return f"{OWN_PREFIX}{name}" if name[:1] in _UNLIKE_TOPICS else name
 
 

@@ -76,7 +76,7 @@ def _popped(call: Call, asked: Pop) -> Popped:
 
 
 def _asked(call: Call) -> Pop:
-    """What the request wants of a pop."""
+    """The pop that the request asks for."""
     given = call.request
     count, seconds = given.get("MaxNumberOfMessages", 1), given.get("VisibilityTimeout")
     wait_seconds = given.get("WaitTimeSeconds", number(call.queue, WAIT))
@@ -101,7 +101,7 @@ def _attempt_id(call: Call) -> str | None:
 
 
 def _space(call: Call) -> Space:
-    """What an answer in the encoding of the request can hold."""
+    """The space of an answer in the encoding of the request."""
 
     def measure(message: Message) -> int:
         body, attributes = _content(call, message)
@@ -111,7 +111,7 @@ def _space(call: Call) -> Space:
 
 
 def _sent(body: str, attributes: Attributes) -> Json:
-    """What the sender of a message gave, as it is shown."""
+    """The values that the sender of a message gave, as clients see them."""
     shown = {name: each.as_json() for name, each in attributes.items()}
     return {"Body": body, **_if_any("MessageAttributes", shown)}
 

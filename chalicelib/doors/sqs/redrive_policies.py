@@ -85,8 +85,8 @@ def _bad(text: object, reason: str) -> SqsError:
 
 
 def group_settings(call: Call, name: str, topic: str, group: str, text: str | None) -> dict[str, Any]:
-    """What the policy sets in this group, of the queue of this name, which reads this topic. None: it is not given.
-    Raises SqsError."""
+    """The settings that the policy gives the group of the queue of this name, which reads this topic. None: it is not
+    given. Raises SqsError."""
     if text is None:
         return {}
     if not text:

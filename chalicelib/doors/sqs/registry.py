@@ -42,12 +42,12 @@ T = TypeVar("T")
 _ID_CHARS = 8
 
 GROUP_SETTINGS = {"max_in_flight": IN_FLIGHT_MAX, "max_attempts": ENDLESS}
-"""Of the groups that are made for queues."""
+"""Settings of the groups that are made for queues."""
 FIFO_SETTINGS = {"ordered": BY_KEY}
 """And of those that are made for FIFO queues."""
 ADOPTED_SETTINGS = {"settle_by": BY_MESSAGE}
 ADOPTED_FIFO_SETTINGS = {"settle_by": BY_DELIVERY}
-"""Of all groups of queues, also of those that stood before."""
+"""Settings of all groups of queues, also of those that existed before."""
 
 
 class QueueGone(SubscriptionGone):

@@ -137,7 +137,7 @@ def _ready(call: Call, given: Json, is_entry: bool = False) -> _Ready:
 
 
 def _bytes_of(given: Json) -> int:
-    """What a message counts: its body, and the names, types and values of its attributes."""
+    """The size of a message: its body, and the names, types and values of its attributes."""
     attributes = given.get("MessageAttributes", {}).items()
     values = [len(each.encode()) for name, value in attributes for each in (name, *_texts(value))]
     binary = [len(value.get("BinaryValue", b"")) for _, value in attributes]
@@ -169,7 +169,7 @@ def _delay_seconds(call: Call, given: Json) -> int:
 
 
 def _own_properties(call: Call, given: Json, system: Attributes) -> dict[str, str]:
-    """Who sent it; the deduplication id; the group id, which a standard queue keeps and shows; and the trace that the
+    """The sender; the deduplication id; the group id, which a standard queue keeps and shows; and the trace that the
     message or its request has."""
     own: dict[str, str] = {SENDER: call.context.signer} if call.context.signer else {}
     if call.queue.is_fifo:

@@ -52,8 +52,8 @@ def delete_message_batch(call: Call) -> Json:
 
 
 def _deleted(call: Call, handles: Sequence[str]) -> list[SqsError | None]:
-    """Deletes messages in one settlement; the error of each. What is deleted or purged already is no error, nor, but
-    for a FIFO queue, what is visible again."""
+    """Deletes messages in one settlement; the error of each. Deleting a message twice succeeds. So does deleting one
+    that is visible again, except in a FIFO queue."""
     failed = call.service.consuming.ack(call.topic, call.queue.group, handles) if handles else []
     errors = {failure.receipt: _not_deleted(call, failure) for failure in failed}
     return [errors.get(handle) for handle in handles]

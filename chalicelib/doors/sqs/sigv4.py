@@ -84,7 +84,7 @@ def claimed_key(request: Request, region: str | None) -> str:
 
 @lru_cache(_KEYS_MAX)
 def _key(secret: str, day: str, region: str, service: str) -> bytes:
-    """What the secret signs with on this day: four of the five digests of a signature."""
+    """The key with which the secret signs on this day: four of the five digests of a signature."""
     key = f"AWS4{secret}".encode()
     for step in (day, region, service, _END):
         key = hmac.digest(key, _encoded(step), "sha256")
