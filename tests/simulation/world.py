@@ -62,8 +62,8 @@ from tests.support.small import narrow_looks, small_pages, small_segments
 
 _KEY = b"0123456789abcdef"
 
-_STEPS_MAX = 20_000
-"""A history takes some hundred; one behind partitions that throttled took more than six thousand."""
+_STEPS_MAX = 6_000
+"""A history takes some hundred."""
 
 _SAVED_S = 3
 """For which partitions save units: less than a history lasts."""
