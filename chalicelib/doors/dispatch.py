@@ -159,7 +159,8 @@ def perform(call: Call) -> tuple[int, Any]:
     """The status and the body of the answer. A caller that is refused learns nothing, not even whether the request is
     well-formed. Raises DecantError."""
     api = wiring.api()
-    with _limits(call, api.service.env.runtime.uptime()), _NO_LIMIT if call.is_own else admitted(call):
+    limits = in_time(call.left_ms, api.service.env.runtime.uptime(), call.patience_ms)
+    with limits, _NO_LIMIT if call.is_own else admitted(call):
         request = call.read()
         if not call.operation.asks_store:
             from chalicelib.doors.http import openapi  # 5 ms of a cold start, for a document that few ask for
@@ -181,19 +182,14 @@ def place_of(operation: Operation, names: Sequence[str]) -> dict[str, str]:
     return {kind: name for kind in ("topic", "group") if re.fullmatch(NAME_PATTERN, name := str(named.get(kind, "")))}
 
 
-def _limits(call: Call, uptime_ms: int) -> AbstractContextManager[object]:
-    left_ms = call.left_ms()
-    if left_ms is None and call.patience_ms is None:
+def in_time(left_ms: LeftMs, uptime_ms: int, patience_ms: int | None = None) -> AbstractContextManager[object]:
+    """Ends a call when its time is over. `patience_ms`: as of a `Call`."""
+    left = left_ms()
+    if left is None and patience_ms is None:
         return _NO_LIMIT
     limits = ExitStack()
-    if left_ms is not None:
-        limits.enter_context(ending(uptime_ms + left_ms))
-    if call.patience_ms is not None:
-        limits.enter_context(within(uptime_ms + call.patience_ms))
+    if left is not None:
+        limits.enter_context(ending(uptime_ms + left))
+    if patience_ms is not None:
+        limits.enter_context(within(uptime_ms + patience_ms))
     return limits
-
-
-def in_time(left_ms: LeftMs, uptime_ms: int) -> AbstractContextManager[None]:
-    """Ends a call when its time is over."""
-    left = left_ms()
-    return nullcontext() if left is None else ending(uptime_ms + left)

@@ -289,7 +289,7 @@ class Reserve:
         self.is_held = False
 
     def free_bytes(self) -> int:
-        """What is left of the disk."""
+        """The bytes left on the disk."""
         disk = os.statvfs(self._path.parent)
         return disk.f_bavail * disk.f_frsize
 

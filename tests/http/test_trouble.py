@@ -11,6 +11,9 @@ import pytest
 from chalicelib import VERSION
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.store import Keys
+from chalicelib.doors import dispatch
+from chalicelib.doors.dispatch import DoorError
+from chalicelib.doors.http import response
 from tests.support.client import Answer, Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import (
@@ -392,3 +395,12 @@ def _failing_payload(verb: str, about: Any) -> Exception | None:
     wanted = [key for read in about if isinstance(read, Keys) for key in read.keys] if verb == "read" else []
     is_it = any(key.pk.startswith("payload#") for key in wanted)
     return StoreUnavailable("the store throttled") if is_it else None
+
+
+def test_an_error_of_another_door_is_a_defect(caplog: pytest.LogCaptureFixture) -> None:
+    def strays() -> response.Response:
+        raise DoorError("QueueDoesNotExist", "no queue")
+
+    refused = dispatch.guarded(strays, response.refusal)
+    assert (refused.status, "QueueDoesNotExist" in refused.text) == (500, False)
+    assert "no queue" in caplog.text

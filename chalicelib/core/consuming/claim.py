@@ -233,9 +233,8 @@ class Claimer:
         """The pick, cut to the space of the response."""
         if view.is_outrun:
             self._skipper.look_on(view, want)
-        if view.topic.queues_auto:
-            self._growth.leased(view.topic, len(view.cursor.leases))
-        riding = _riding(view, now) if view.riding else NOTHING
+        self._growth.leased(view.topic, len(view.cursor.leases))
+        riding = _riding(view, now)
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked) if picked.takeovers else view.chain
         if view.space.holds(wire_bytes(segments) if picked.takeovers else view.ahead.wire_bytes, want):

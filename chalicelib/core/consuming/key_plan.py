@@ -302,7 +302,7 @@ class KeyOrder:
         return replace(picked, expired=expired)
 
     def kept(self, view: QueueView, offsets: Iterable[int]) -> dict[int, Known]:
-        """What this instance knows of these messages."""
+        """The keys and verdicts of these messages, as far as this instance knows them."""
         log = view.topic.logs[view.queue]
         found = ((offset, self._kept.get((log, offset))) for offset in offsets)
         return {offset: known for offset, known in found if known}
@@ -342,8 +342,8 @@ class KeyOrder:
         return offsets, [*offsets]
 
     def _known(self, view: QueueView, offsets: Sequence[int]) -> dict[int, Known]:
-        """What is known of these messages, which were taken before. Those that are lost, or removed since they have
-        expired, have no key."""
+        """Finds the keys and verdicts of these messages, which were taken before, and reads those that this instance
+        does not know. Those that are lost, or removed since they have expired, have no key."""
         known = self.kept(view, offsets)
         log = view.topic.logs[view.queue]
         for strong in (False, True):  # a weak read may not see what another instance has just taken

@@ -146,8 +146,7 @@ class QueueView:
 
     def takeable_since(self, now: int) -> int | None:
         """The same, but None as long as the queue is left to consumers of another zone."""
-        is_left = self.ask.zone is not None and self.left_until_ms(now) > now
-        return None if is_left else self.waiting_since(now)
+        return None if self.left_until_ms(now) > now else self.waiting_since(now)
 
     @property
     def zone(self) -> str | None:
@@ -177,7 +176,7 @@ class QueueView:
         instants = [] if self.waits_until_ms is None else [self.waits_until_ms]
         instants += [lease.deadline for lease in self.cursor.owing]
         instants += [page.due for page in self.cursor.pages.values()]
-        instants += [self.left_until_ms(at_ms) if self.ask.zone is not None else 0, self.ahead.ripe_at_ms]
+        instants += [self.left_until_ms(at_ms), self.ahead.ripe_at_ms]
         return [ms for ms in instants if ms > at_ms]
 
     @property
