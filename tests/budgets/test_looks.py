@@ -16,8 +16,6 @@ from tests.support.clock import Clock
 from tests.support.instances import instance
 
 POP_UNITS = 2.5
-LOOKS_PER_QUEUE = 1_200
-"""A second: a fifth below the 1,500 of looks that spread evenly, since 256 random looks do not."""
 NONE_UNITS = {4: 2.5, 16: 9.0, 128: 69.0}
 """The read units of a pop that finds nothing, by queues: looks at 4, 16 and 64 queues, and at the rest."""
 
@@ -94,7 +92,8 @@ def test_a_lease_that_ran_out_costs_a_look_at_its_queue() -> None:
     assert {*costs} <= {POP_UNITS + 0.5, POP_UNITS + 1}
 
 
-@pytest.mark.parametrize("queues", [1, 4, 16])
-def test_a_topic_carries_looks_in_proportion_to_its_queues(queues: int) -> None:
-    """A look reads the ends of four logs at half a unit each, and a partition serves 3,000 units a second."""
-    assert looks_per_second(queues) >= LOOKS_PER_QUEUE * queues
+@pytest.mark.parametrize(("queues", "looks"), [(1, 6_000), (4, 6_000), (16, 19_200)])
+def test_a_topic_carries_looks_in_proportion_to_its_queues(queues: int, looks: int) -> None:
+    """A look reads the ends of four logs at half a unit each, and a partition serves 3,000 units a second: 1,500 looks
+    for each queue, less by what 256 looks at 16 queues are uneven."""
+    assert looks_per_second(queues) >= looks
