@@ -39,23 +39,24 @@ MAKEFLAGS += --no-print-directory
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-run: $(VENV)/.run ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C; DATA=folder keeps what is stored
+# A DynamoDB endpoint needs boto3.
+run: $(VENV)/.run $(if $(AWS_ENDPOINT_URL_DYNAMODB)$(filter dynamodb,$(DECANT_STORE)),$(VENV)/.deploy) ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C; DATA=folder keeps what is stored
 	@exec $(BIN)/python -m local
 
-export: $(VENV)/.run ## export the table at ENDPOINT (that of make run) into EXPORT_TO (exports); INCREMENTAL=1 for changes only
+export: $(VENV)/.deploy ## export the table at ENDPOINT (that of make run) into EXPORT_TO (exports); INCREMENTAL=1 for changes only
 	@exec $(BIN)/python -m spark.exporting --to $(EXPORT_TO) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) \
 		$(if $(DECANT_TABLE),--table $(DECANT_TABLE)) $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
 
-package: $(VENV)/.run ## make the zip and the template of STAGE (dev), in packages; INFRA= names templates of your own
+package: $(VENV)/.deploy ## make the zip and the template of STAGE (dev), in packages; INFRA= names templates of your own
 	@$(BIN)/python -m infra package $(DEPLOYMENT) $(OWN)
 
-deploy: $(VENV)/.run ## show what would change in STAGE (dev) in AWS, ask, and carry it out; REGION=; YES=1 does not ask
+deploy: $(VENV)/.deploy ## show what would change in STAGE (dev) in AWS, ask, and carry it out; REGION=; YES=1 does not ask
 	@$(BIN)/python -m infra deploy $(DEPLOYMENT) $(OWN) $(SURE)
 
-undeploy: $(VENV)/.run ## remove STAGE (dev) from AWS; its table and buckets are kept
+undeploy: $(VENV)/.deploy ## remove STAGE (dev) from AWS; its table and buckets are kept
 	@$(BIN)/python -m infra undeploy $(DEPLOYMENT) $(SURE)
 
-token: $(VENV)/.run ## make a token for STAGE (dev) and print it as JSON; NAME=admin RIGHTS='[{"operations":["admin"],"topics":"*"}]'
+token: $(VENV)/.deploy ## make a token for STAGE (dev) and print it as JSON; NAME=admin RIGHTS='[{"operations":["admin"],"topics":"*"}]'
 	@$(BIN)/python -m infra token $(DEPLOYMENT) --name "$$NAME" --rights "$$RIGHTS"
 
 # Without byte code, each process of the tests would compile the service, and them, again.
@@ -135,19 +136,24 @@ $(MOTO_TESTS): requirements-dev.txt | $(VENV)/.dev
 	@tar -xzf $@.sdist/moto-*.tar.gz -C $@ --strip-components=1 $(foreach part,__init__.py conftest.py markers.py test_sqs,--wildcards 'moto-*/tests/$(part)')
 	@rm -r $@.sdist
 
-$(VENV)/.run: requirements.txt requirements-run.txt constraints.txt
+$(VENV)/.run: requirements-serve.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "decant: Python 3.11 or newer is needed; PYTHON= is $(PYTHON)" >&2; exit 1; }
 	@echo "setting up $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-run.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-serve.txt
+	@touch $@
+
+$(VENV)/.deploy: $(VENV)/.run requirements.txt requirements-deploy.txt
+	@echo "adding boto3 and Chalice to $(VENV), for AWS, its emulators and packages"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-deploy.txt
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.run requirements-spark.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.txt
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.deploy requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 

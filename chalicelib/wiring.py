@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import field
+from importlib import import_module
 from typing import Any
 
 from chalicelib.api import Api
@@ -39,11 +40,21 @@ class Parts:
 def build(settings: Settings, parts: Parts) -> Api:
     """A new instance. Raises ValueError; Internal in a function of no stage."""
     settings.check_stage()
+    _import_hooks(settings.hooks)
     store, outside = open_store(settings, parts), outside_of(settings, parts)
     service = Service(store, system(), settings.signing_key, parts.hooks, outside, settings.has_access_keys)
     if settings.is_logging:
         service.telemetry.log_to(_to_stdout, settings.stack if settings.is_deployed else None)
     return Api(service, settings.demand)
+
+
+def _import_hooks(module: str | None) -> None:
+    """Imports the module that registers hooks in `parts`. Raises ValueError."""
+    if module:
+        try:
+            import_module(module)
+        except Exception as error:
+            raise ValueError(f"DECANT_HOOKS is {module!r}, which cannot be imported: {error!r}") from error
 
 
 def open_store(settings: Settings, parts: Parts) -> Store:
