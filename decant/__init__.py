@@ -42,6 +42,10 @@ __all__ = sorted(name for names in _PLACES.values() for name in names)
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("decant-mq")
     from importlib import import_module
 
     for place, names in _PLACES.items():

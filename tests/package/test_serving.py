@@ -171,7 +171,7 @@ def test_a_first_token_of_another_form_is_refused_without_being_shown(
     assert "secret" not in said
 
 
-def test_the_image_runs_as_nobody_in_particular_and_keeps_its_messages_in_a_volume() -> None:
+def test_the_image_runs_unprivileged_and_keeps_messages_in_a_volume() -> None:
     assert "\nUSER 10001\n" in CONTAINERFILE
     assert "\nVOLUME /data\n" in CONTAINERFILE
     assert '\nENTRYPOINT ["decant", "serve"]\n' in CONTAINERFILE

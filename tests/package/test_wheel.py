@@ -52,7 +52,7 @@ def test_imports_of_the_service_are_rewritten(text: str, becomes: str) -> None:
     assert rewritten(text) == becomes
 
 
-def test_the_base_install_needs_click_alone_and_extras_want_what_the_clone_wants() -> None:
+def test_it_needs_click_alone_and_extras_want_what_the_clone_wants() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert [wanted.partition(">")[0] for wanted in project["dependencies"]] == ["click"]
     extras = project["optional-dependencies"]
