@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -68,6 +71,27 @@ def test_it_needs_click_alone_and_extras_want_what_the_clone_wants() -> None:
 def _wanted(name: str) -> set[str]:
     lines = (line.partition("#")[0].strip() for line in (ROOT / name).read_text().splitlines())
     return {line for line in lines if line and not line.startswith("-")}
+
+
+def test_a_chalice_project_that_requires_it_keeps_its_own_chalicelib(installed: Installed, tmp_path: Path) -> None:
+    files = {
+        "app.py": "from chalice import Chalice\nfrom chalicelib import MINE\napp = Chalice(app_name='mine')\n"
+        "@app.route('/')\ndef index():\n    return {'mine': MINE}\n",
+        "chalicelib/__init__.py": "MINE = True\n",
+        ".chalice/config.json": '{"version": "2.0", "app_name": "mine", "stages": {"dev": {}}}',
+        "requirements.txt": f"{installed.wheel}\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    command = [str(Path(sys.executable).with_name("chalice")), "package", "out"]
+    region = {**os.environ, "AWS_DEFAULT_REGION": "us-east-1"}
+    done = subprocess.run(command, cwd=tmp_path, env=region, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    packaged = zipfile.ZipFile(tmp_path / "out/deployment.zip")
+    assert packaged.read("chalicelib/__init__.py") == b"MINE = True\n"
+    assert [name for name in packaged.namelist() if name.startswith("chalicelib/")] == ["chalicelib/__init__.py"]
+    assert "decant/__init__.py" in packaged.namelist()
 
 
 def test_an_installed_command_says_which_extra_it_lacks(installed: Installed) -> None:
