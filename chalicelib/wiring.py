@@ -13,7 +13,7 @@ from typing import Any
 
 from chalicelib.api import Api
 from chalicelib.core.base.records import mutable
-from chalicelib.core.base.runtime import system
+from chalicelib.core.base.runtime import Runtime, system
 from chalicelib.core.producing.hooks import SendHooks
 from chalicelib.core.store import Store
 from chalicelib.core.telemetry import reports
@@ -35,6 +35,7 @@ class Parts:
     open_memory: Callable[[bool], Store] | None = None
     wake: Wake | None = None
     hooks: SendHooks = field(default_factory=SendHooks)
+    runtime: Runtime = field(default_factory=system)
 
 
 def build(settings: Settings, parts: Parts) -> Api:
@@ -42,7 +43,7 @@ def build(settings: Settings, parts: Parts) -> Api:
     settings.check_stage()
     _import_hooks(settings.hooks)
     store, outside = open_store(settings, parts), outside_of(settings, parts)
-    service = Service(store, system(), settings.signing_key, parts.hooks, outside, settings.has_access_keys)
+    service = Service(store, parts.runtime, settings.signing_key, parts.hooks, outside, settings.has_access_keys)
     if settings.is_logging:
         service.telemetry.log_to(_to_stdout, settings.stack if settings.is_deployed else None)
     return Api(service, settings.demand)
