@@ -31,10 +31,11 @@ S3A := .emulators/s3a
 MOTO_TESTS := .emulators/moto-sqs
 # Not in .venv: they pin libraries of their own. Its Python is that of .venv, which packages are for.
 AWS_TOOLS := .aws-tools
+DOCS_TOOLS := .docs-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test lint hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
+.PHONY: help run export pipeline package deploy undeploy token test lint hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools docs localstack clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -93,10 +94,14 @@ emulators: $(EMULATOR) $(MQ_SDK) ## install the DynamoDB emulator that tests and
 
 aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of templates that tests run
 
+docs: $(DOCS_TOOLS)/.made ## make the site of the documentation, in site; checks its links
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_TOOLS)/bin/mkdocs build --quiet --clean
+	@echo "site/index.html"
+
 localstack: $(LOCALSTACK)/.made ## install LocalStack (600 MB) for make bench to compare with
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(AWS_TOOLS) .emulators packages .hypothesis .mutants .torment .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(AWS_TOOLS) $(DOCS_TOOLS) .emulators packages site .hypothesis .mutants .torment .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without npm, or on a platform the emulator does not support, its tests are skipped; CI fails instead.
@@ -167,4 +172,10 @@ $(AWS_TOOLS)/.made: requirements-aws.txt | $(VENV)/.run
 	@echo "setting up $(AWS_TOOLS)"
 	@$(BIN)/python -m venv $(AWS_TOOLS)
 	@$(AWS_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-aws.txt
+	@touch $@
+
+$(DOCS_TOOLS)/.made: requirements-docs.txt
+	@echo "setting up $(DOCS_TOOLS)"
+	@$(PYTHON) -m venv $(DOCS_TOOLS)
+	@$(DOCS_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
 	@touch $@
