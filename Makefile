@@ -95,7 +95,7 @@ emulators: $(EMULATOR) $(MQ_SDK) ## install the DynamoDB emulator that tests and
 aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of templates that tests run
 
 docs: $(DOCS_TOOLS)/.made ## make the site of the documentation, in site; checks its links
-	@NO_MKDOCS_2_WARNING=1 $(DOCS_TOOLS)/bin/mkdocs build --quiet --clean
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_TOOLS)/bin/mkdocs build --clean
 	@echo "site/index.html"
 
 localstack: $(LOCALSTACK)/.made ## install LocalStack (600 MB) for make bench to compare with

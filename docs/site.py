@@ -35,9 +35,16 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     nav: list[Any] = [{"Documentation": "README.md"}]
     for section in sections:
         title, _, text = section.partition("\n")
-        nav.append({title: [_placed(DOCS, link) for link in _LINK.findall(text)]})
+        nav.append({title: [page for link in _LINK.findall(text) for page in _pages(_placed(DOCS, link))]})
     config.nav = nav
     return config
+
+
+def _pages(name: str) -> list[str]:
+    """The page, and behind the index of a folder the other pages of it."""
+    folder = Path(name).parent
+    siblings = sorted((DOCS / folder).glob("*.md")) if name.endswith("/README.md") else []
+    return [name, *(str(page.relative_to(DOCS)) for page in siblings if page.name != "README.md")]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -67,8 +74,10 @@ def _target(folder: Path, link: str) -> Path:
 
 
 def _placed(folder: Path, link: str) -> str:
-    """The path in the site of what a page in this folder links to."""
+    """The path in the site of what a page in this folder links to; of a folder, the page about it."""
     path = _target(folder, link)
+    while path.is_dir():
+        path = path / "README.md" if path / "README.md" in OUTSIDE else path.parent
     if path in OUTSIDE:
         return OUTSIDE[path]
     if DOCS in path.parents:
