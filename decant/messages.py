@@ -184,17 +184,20 @@ class Bury(Exception):
 
 
 MS_MAX = 31_536_000_000
-"""A year, which no duration of the contract exceeds."""
+"""A year: no duration of the contract is longer."""
+
+
+def seconds(name: str, duration: Duration) -> float:
+    """The duration in seconds. Raises SettingError, which names it."""
+    number = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number * 1_000 <= MS_MAX:
+        raise SettingError(f"{name} must be a timedelta or seconds, from 0 to 365 days; it is {duration!r}")
+    return number
 
 
 def milliseconds(name: str, duration: Duration | None) -> int | None:
     """The duration in milliseconds. Raises SettingError, which names it."""
-    if duration is None:
-        return None
-    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds * 1_000 <= MS_MAX:
-        raise SettingError(f"{name} must be a timedelta or seconds, from 0 to 365 days; it is {duration!r}")
-    return round(seconds * 1_000)
+    return None if duration is None else round(seconds(name, duration) * 1_000)
 
 
 def instant_ms(name: str, instant: datetime | None) -> int | None:

@@ -1,7 +1,8 @@
-"""Sends requests over kept connections, from any number of threads."""
+"""Carries requests over kept connections, from any number of threads."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -30,8 +31,8 @@ class Transport(Protocol):
         """Where the requests go, for error texts."""
 
     def send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
-        """Sends the request once. Raises NotSent if certainly nothing of it was sent, NoAnswer if no whole answer came
-        in time, NotDecant if something else answers."""
+        """Sends the request once. Raises NotSent if certainly nothing of it was carried out, NoAnswer if no whole
+        answer came in time, NotDecant if something else answers."""
 
     def close(self) -> None:
         """Closes what is kept open."""
@@ -45,6 +46,7 @@ class HttpTransport:
         self._tls = tls or (ssl.create_default_context() if address.is_tls else None)
         self._idle: list[tuple[socket.socket, float]] = []
         self._process = os.getpid()
+        self._is_closed = False
 
     @property
     def address(self) -> str:
@@ -55,39 +57,44 @@ class HttpTransport:
         data = http1.encoded(request, self._address.authority, self._address.prefix)
         connection = self._kept() or self._connected(min(timeout_s, CONNECT_S))
         reader = http1.Reader()
-        response = None
+        is_kept = False
         try:
             response = _exchanged(connection, data, reader, deadline)
+            is_kept = reader.is_kept and not self._is_closed and len(self._idle) < KEPT_MAX
         finally:
-            if response is not None and reader.is_kept and len(self._idle) < KEPT_MAX:
+            if is_kept:
                 self._idle.append((connection, time.monotonic()))
             else:
                 connection.close()
         return response
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop()[0].close()
+        self._is_closed = True
+        while connection := self._popped():
+            connection[0].close()
 
     def _kept(self) -> socket.socket | None:
-        """A connection that is open, as far as can be known."""
+        """A connection that the other side has not closed, as far as this side knows."""
         if self._process != os.getpid():  # a fork: the connections belong to the parent
             self._idle, self._process = [], os.getpid()
-        while self._idle:
-            try:
-                connection, since = self._idle.pop()
-            except IndexError:  # another thread took the last one
-                return None
+        while kept := self._popped():
+            connection, since = kept
             if time.monotonic() - since < IDLE_S and not _is_readable(connection):
                 return connection
             connection.close()
         return None
 
+    def _popped(self) -> tuple[socket.socket, float] | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
     def _connected(self, timeout_s: float) -> socket.socket:
         host, port = self._address.host, self._address.port
         try:
             connection = socket.create_connection((host, port), timeout_s)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise NotSent(f"cannot connect to {host}:{port}: {reason(error)}") from error
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is None:
@@ -96,14 +103,16 @@ class HttpTransport:
             return self._tls.wrap_socket(connection, server_hostname=host)
         except ssl.SSLError as error:
             connection.close()
-            raise NotDecant(f"{self.address} has no TLS that can be trusted: {tls_reason(error)}") from error
+            raise NotDecant(tls_reason(error)) from error
         except OSError as error:
             connection.close()
             raise NotSent(f"{host}:{port} ended the TLS handshake: {reason(error)}") from error
 
 
 def _is_readable(connection: socket.socket) -> bool:
-    """An idle connection has something to read only at its end."""
+    """Whether an idle connection has something to read, which only its end can be."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([connection], [], [], 0)[0])
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))
@@ -112,11 +121,11 @@ def _is_readable(connection: socket.socket) -> bool:
 def _exchanged(connection: socket.socket, data: bytes, reader: http1.Reader, deadline: float) -> HttpResponse:
     try:
         _limit(connection, deadline)
-        connection.sendall(data)
+        with contextlib.suppress(ConnectionError):  # a server that refuses a request may answer before its end
+            connection.sendall(data)
         while True:
             _limit(connection, deadline)
-            response = reader.feed(connection.recv(RECEIVE_BYTES))
-            if response is not None:
+            if response := reader.feed(connection.recv(RECEIVE_BYTES)):
                 return response
     except TimeoutError:
         raise NoAnswer("no answer in time") from None
@@ -133,13 +142,16 @@ def _limit(connection: socket.socket, deadline: float) -> None:
     connection.settimeout(left_s)
 
 
-def reason(error: OSError) -> str:
+def reason(error: Exception) -> str:
     """In a few words."""
-    return "timed out" if isinstance(error, TimeoutError) else str(error.strerror or error or type(error).__name__)
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
 def tls_reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    is_plain = error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
-    return "it speaks no TLS: the address must begin with http://" if is_plain else str(error.reason or error)
+        return f"its certificate is refused: {error.verify_message}"
+    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+        return "it speaks no TLS: its address must begin with http://"
+    return f"the TLS handshake failed: {error.reason or error}"
