@@ -13,6 +13,8 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.doors import router
 from chalicelib.settings import Settings
 from decant.calls import HttpRequest, HttpResponse
+from decant.aio import AsyncDecant
+from decant.aio_transport import InThreads
 from decant.client import Decant
 from decant.testing.clock import Bell, Clock
 from local import background
@@ -29,7 +31,7 @@ EVERYTHING = {"operations": ["produce", "consume", "read", "admin"], "topics": "
 class Server:
     """The service, and what a test needs of it. `with` or `close` ends it; a process has one at a time.
 
-    access: Callers need tokens; `client` has one that may do everything.
+    access: Callers need tokens; `client` and `async_client` have one that may do everything.
     settings: Environment variables of the service, such as `DECANT_ACCOUNT`.
 
     Raises RuntimeError while another runs.
@@ -55,6 +57,7 @@ class Server:
         wiring.use(self._api)
         token = self._token() if access else None
         self.client = Decant(ADDRESS, token, transport=InProcess(self.clock))
+        self.async_client = AsyncDecant(ADDRESS, token, transport=InThreads(InProcess(self.clock)))
 
     def _token(self) -> str:
         made: dict[str, Any] = self._api.make_token({"name": "test", "rights": [EVERYTHING]})

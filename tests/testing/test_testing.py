@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -106,6 +107,14 @@ def test_the_clock_moves_forward_only(server: Server) -> None:
         server.clock.advance(days=-1)
     with pytest.raises(ValueError, match="forward"):
         server.clock.advance()
+
+
+def test_the_async_client_reaches_the_same_service(server: Server) -> None:
+    async def sent() -> None:
+        await server.async_client.send("orders", "4711")
+
+    asyncio.run(sent())
+    assert len(popped(server.client)) == 1
 
 
 def test_others_reach_the_same_service_by_http(server: Server) -> None:
