@@ -12,9 +12,9 @@ from chalicelib.api import Api
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.doors import router
 from chalicelib.settings import Settings
-from decant.calls import HttpRequest, HttpResponse
 from decant.aio import AsyncDecant
 from decant.aio_transport import InThreads
+from decant.calls import HttpRequest, HttpResponse
 from decant.client import Decant
 from decant.testing.clock import Bell, Clock
 from local import background
