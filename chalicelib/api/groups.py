@@ -22,8 +22,8 @@ from chalicelib.core.base.fields import (
     string,
 )
 from chalicelib.core.base.message import OFFSET, QUEUE
-from chalicelib.core.catalogue.alarm import CLEARED, RAISED
 from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW, GroupSettings
+from chalicelib.core.catalogue.group_settings import CLEARED, RAISED
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.progress import QueueProgress
 from chalicelib.core.producing.new_message import parse_queue, unchecked

@@ -39,7 +39,7 @@ from chalicelib.core.base.message import Stored as StoredMessage
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
 from chalicelib.core.store.paging import positions_of
-from chalicelib.core.telemetry.trace_context import HEADERS
+from chalicelib.core.telemetry.record import TRACE_HEADERS
 from chalicelib.service import Service
 
 MESSAGES = Family("Messages", __doc__)
@@ -202,7 +202,7 @@ _PRODUCED: Answers = {
     204: "All messages are stored. The request had `Prefer: return=minimal`, so there is no body.",
     207: PartialProduceResult,
 }
-_MORE: Any = {"headers": ("Prefer", *HEADERS), "errors": (QueueFull,), "is_frequent": True}
+_MORE: Any = {"headers": ("Prefer", *TRACE_HEADERS), "errors": (QueueFull,), "is_frequent": True}
 
 
 @MESSAGES.operation("POST", MESSAGES_PATH, "produce", _PRODUCED, ProduceRequest, **_MORE)

@@ -18,7 +18,7 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.push import Push, PushSecret, signing
 from chalicelib.core.consuming.delivery import Delivery
-from chalicelib.core.telemetry.trace_context import shared
+from chalicelib.core.telemetry.record import shared_trace
 from chalicelib.push.outside import ConsumerResponse, Outside
 from chalicelib.push.secrets import Keyring
 
@@ -53,7 +53,7 @@ class Courier:
         message_ids = [delivery.stored.message_id for delivery in deliveries]
         headers = {"content-type": "application/json", "user-agent": f"Decant/{VERSION}"}
         secrets = self._signing(group, push)
-        headers |= shared([delivery.stored.message.properties for delivery in deliveries])
+        headers |= shared_trace([delivery.stored.message.properties for delivery in deliveries])
         headers |= signed(webhook_id(group.id, message_ids), self._runtime.now() // SECOND_MS, body, secrets)
         return self._outside.post(push.url or "", headers, body, push.timeout_ms)
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.core.base import strict_json
-from chalicelib.core.base.fields import encodable, shown
+from chalicelib.core.base.fields import encodable, read_json, shown
 from chalicelib.core.base.limits import READ_TIMEOUT_MS
 from chalicelib.push.outside import ANSWER_BYTES_MAX, ConsumerResponse
 
@@ -71,7 +70,7 @@ class Functions:
 def _message(returned: bytes) -> str:
     """The message of an exception that Lambda reports."""
     try:
-        error = strict_json.read(returned, "what it returned")
+        error = read_json(returned, "what it returned")
     except ValueError:
         error = None
     message = error.get("errorMessage") if isinstance(error, dict) else None

@@ -7,8 +7,7 @@ from dataclasses import field
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
-from chalicelib.core.base import strict_json
-from chalicelib.core.base.fields import encodable, shown
+from chalicelib.core.base.fields import encodable, read_json, shown
 from chalicelib.core.base.limits import NACK_DELAY_MS_MAX, REASON_CHARS_MAX, SECOND_MS
 from chalicelib.core.base.records import record
 from chalicelib.push.outside import ConsumerResponse
@@ -58,7 +57,7 @@ def _reported(body: bytes, message_ids: Sequence[str]) -> dict[str, FailedMessag
     if _FAILURES.encode() not in body and b"\\u" not in body:
         return {}
     try:
-        answer = strict_json.read(body, f"its body with {_FAILURES}")
+        answer = read_json(body, f"its body with {_FAILURES}")
     except ValueError:
         if _FAILURES.encode() in body:
             raise

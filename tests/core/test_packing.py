@@ -20,8 +20,7 @@ from chalicelib.core.base.limits import (
     RESPONSE_JSON_BYTES_MAX,
     TTL_MS_MAX,
 )
-from chalicelib.core.base.message import LOST, Message, Stored
-from chalicelib.core.base.response_size import Space
+from chalicelib.core.base.message import LOST, Message, Space, Stored
 from chalicelib.core.log.packing import PLAIN, ZSTD, pack, unpack
 from chalicelib.core.log.payloads import Payloads, payload_keys
 from chalicelib.core.log.segment import PIECE_BYTES_MAX, Entry, pieces_of

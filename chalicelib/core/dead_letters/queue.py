@@ -9,9 +9,8 @@ import orjson
 from chalicelib.core.base.errors import MessageNotFound
 from chalicelib.core.base.fields import shown
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, DEAD_MS, RESPONSE_JSON_BYTES_MAX
-from chalicelib.core.base.message import Stored, carried_bytes, parse_message_id
+from chalicelib.core.base.message import Space, Stored, carried_bytes, parse_message_id
 from chalicelib.core.base.records import record
-from chalicelib.core.base.response_size import Space
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic

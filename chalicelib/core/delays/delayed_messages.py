@@ -8,8 +8,7 @@ from itertools import accumulate, islice
 from chalicelib.core.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.core.base.fields import shown
 from chalicelib.core.base.limits import RESPONSE_JSON_BYTES_MAX, WAITING_COUNTED_MAX
-from chalicelib.core.base.message import ENTRY_ID_BYTES, parse_delayed_id
-from chalicelib.core.base.response_size import Space
+from chalicelib.core.base.message import ENTRY_ID_BYTES, Space, parse_delayed_id
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.chain import DecisionChain

@@ -23,8 +23,7 @@ from chalicelib.core.producing.hooks import SendHooks
 from chalicelib.core.producing.new_message import Sending, parse_batch, parse_for_transaction
 from chalicelib.core.producing.queue_choice import QueueChoice, queue_of_key
 from chalicelib.core.table.writes import Item
-from chalicelib.core.telemetry.record import count
-from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
+from chalicelib.core.telemetry.record import NO_TRACE, Trace, count
 
 if TYPE_CHECKING:
     from chalicelib.core.producing.depths import Depths

@@ -9,8 +9,7 @@ from itertools import islice, takewhile
 from chalicelib.core.base.errors import MessageNotFound
 from chalicelib.core.base.fields import shown
 from chalicelib.core.base.limits import RESPONSE_JSON_BYTES_MAX
-from chalicelib.core.base.message import Stored, parse_message_id
-from chalicelib.core.base.response_size import Space
+from chalicelib.core.base.message import Space, Stored, parse_message_id
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.delayed_messages import DelayedMessages

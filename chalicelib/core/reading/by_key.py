@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from chalicelib.core.base.limits import ENTRY_LATE_MS, RESPONSE_JSON_BYTES_MAX
-from chalicelib.core.base.message import Stored
+from chalicelib.core.base.message import Space, Stored
 from chalicelib.core.base.records import record
-from chalicelib.core.base.response_size import Space
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.log import Log

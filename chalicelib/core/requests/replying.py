@@ -17,7 +17,7 @@ from chalicelib.core.requests.asking import Arrivals
 from chalicelib.core.requests.correlation import Correlation, Replier, fingerprint, is_reply, store
 from chalicelib.core.store import Keys
 from chalicelib.core.table.writes import Item, Refused
-from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
+from chalicelib.core.telemetry.record import NO_TRACE, Trace
 
 INLINE_BYTES_MAX = PIECE_BYTES_MAX
 """A reply up to this size is in its item, and costs one write and one read. A larger reply goes into payload items,

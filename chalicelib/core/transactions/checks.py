@@ -8,9 +8,8 @@ from typing import Any
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.core.base.message import ENTRY_ID_BYTES, LOST, Message
+from chalicelib.core.base.message import ENTRY_ID_BYTES, LOST, Message, Space
 from chalicelib.core.base.records import record
-from chalicelib.core.base.response_size import Space
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.log import Log

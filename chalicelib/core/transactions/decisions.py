@@ -19,8 +19,7 @@ from chalicelib.core.producing import Producing
 from chalicelib.core.producing.new_message import HALVES, Sending, parse_batch
 from chalicelib.core.store import Keys
 from chalicelib.core.table.writes import Refused, Write
-from chalicelib.core.telemetry.record import count
-from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
+from chalicelib.core.telemetry.record import NO_TRACE, Trace, count
 from chalicelib.core.transactions.half import (
     COMMITTED,
     INLINE_BYTES_MAX,

@@ -24,9 +24,9 @@ from chalicelib.core.admin import Admin
 from chalicelib.core.admin.groups import GroupDetails, StoredGroup
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.core.base.message import ENTRY_ID_BYTES, Message
-from chalicelib.core.catalogue.alarm import CLEARED, RAISED, TOPIC, AlarmState
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC, CLEARED, RAISED, AlarmState
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.progress import of_group
 from chalicelib.core.delays import Delays
@@ -84,7 +84,7 @@ class Alarms:
         changing = change(group.alarm_key, state, self._runtime.entropy(ENTRY_ID_BYTES))
         with suppress(Refused, TopicNotFound):
             # Clearing an alarm on the topic of alarms sends no message, which would be the next backlog, endlessly.
-            if told.properties["topic"] == TOPIC and not state.is_raised:
+            if told.properties["topic"] == ALARMS_TOPIC and not state.is_raised:
                 self._store.write(changing)
                 return True
             alarms = self._topic()
@@ -98,9 +98,9 @@ class Alarms:
 
     def _topic(self) -> Topic:
         try:
-            return self._catalogue.current_topic(TOPIC)
+            return self._catalogue.current_topic(ALARMS_TOPIC)
         except TopicNotFound:
-            return self._topics.put(TOPIC, {})[0]
+            return self._topics.put(ALARMS_TOPIC, {})[0]
 
 
 def is_concerned(stored: StoredGroup) -> bool:

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from chalicelib.core.base import strict_json
 from chalicelib.core.base.errors import InvalidField, InvalidJson, MessageTooLarge
-from chalicelib.core.base.fields import quoted
+from chalicelib.core.base.fields import quoted, read_json
 from chalicelib.core.base.limits import HOP_MS_MIN, REQUEST_BYTES_MAX, SECOND_MS
 
 _HOST = re.compile("[A-Za-z0-9.:_\\[\\]-]+")
@@ -58,7 +57,7 @@ def body_of(raw: bytes) -> Any:
 def parsed(raw: bytes) -> Any:
     """Raises InvalidJson. Text may still hold half of a surrogate pair: the checks of fields refuse that."""
     try:
-        return strict_json.read(raw, "the request body")
+        return read_json(raw, "the request body")
     except ValueError as error:
         raise InvalidJson(str(error)) from None
 

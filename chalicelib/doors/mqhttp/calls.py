@@ -19,7 +19,7 @@ from chalicelib.core.consuming.receipt_batch import RECEIPT_INVALID
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.taker import Popped
 from chalicelib.core.producing import new_message
-from chalicelib.core.telemetry.trace_context import HEADERS, Trace
+from chalicelib.core.telemetry.record import TRACE_HEADERS, Trace
 from chalicelib.core.transactions.half import Begin
 from chalicelib.doors.mqhttp import messages
 from chalicelib.doors.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong
@@ -55,7 +55,7 @@ class Published:
         return {"body": self.MessageBody, "tag": self.MessageTag or None, **messages.fields_of(given)}
 
 
-@CALLS.operation("POST", PATH, "produce", {}, Published, headers=HEADERS, is_frequent=True)
+@CALLS.operation("POST", PATH, "produce", {}, Published, headers=TRACE_HEADERS, is_frequent=True)
 def mq_publish(service: Service, topic: Topic, request: Published, **trace: str | None) -> Outcome:
     if not request.MessageBody:
         raise wrong("element 'MessageBody' must have at least 1 character; it has none")

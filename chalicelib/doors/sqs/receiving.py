@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from chalicelib.core.base.errors import GroupNotFound
 from chalicelib.core.base.limits import MESSAGE_JSON_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, MIB, SECOND_MS
-from chalicelib.core.base.message import Message, Stored, parse_delayed_id, parse_message_id
-from chalicelib.core.base.response_size import Space
+from chalicelib.core.base.message import Message, Space, Stored, parse_delayed_id, parse_message_id
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.pop import Unsuitable
 from chalicelib.core.consuming.request import Pop

@@ -15,8 +15,8 @@ from chalicelib.core.access.callers import may
 from chalicelib.core.access.rights import Need
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import ATTEMPTS_MAX
-from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.core.catalogue.group import ENDLESS, Group
+from chalicelib.core.catalogue.group_settings import DeadLetterTopic
 from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json, page
 from chalicelib.doors.sqs.errors import SqsError, bad_value, denied
 from chalicelib.doors.sqs.queue import NAME_PATTERN, OWN_PREFIX, SqsQueue, is_fifo, own_name
