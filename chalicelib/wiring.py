@@ -64,7 +64,7 @@ def open_store(settings: Settings, parts: Parts) -> Store:
 def outside_of(settings: Settings, parts: Parts) -> Outside:
     """Returns the callers of webhooks and functions."""
     from chalicelib.core.store.dynamodb import boto
-    from chalicelib.push.functions import Functions
+    from chalicelib.push.outside import Functions
     from chalicelib.push.webhooks import Webhooks
 
     is_here = parts.wake is not None

@@ -58,7 +58,7 @@ ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb")
 
 TECHNOLOGIES = {
     "boto3": ("chalicelib.core.store.dynamodb", "local"),
-    "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
+    "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.outside", "local"),  # there, its errors alone
     "mypy_boto3_dynamodb": ("chalicelib.core.store.dynamodb",),
     "mypy_boto3_s3": ("chalicelib.core.store.dynamodb",),
     "moto": (),  # in tests alone

@@ -28,12 +28,10 @@ from chalicelib.core.consuming.view import GroupView
 from chalicelib.core.table.writes import Refused
 from chalicelib.core.telemetry.telemetry import PUSH
 from chalicelib.push import webhooks
-from chalicelib.push.courier import Courier, secret_text
-from chalicelib.push.outcome import CallOutcome, judge
-from chalicelib.push.outside import ConsumerResponse, Crew, Outside
+from chalicelib.push.courier import CallOutcome, Courier, judge, secret_text
+from chalicelib.push.outside import WAKE_EVERY_MS, ConsumerResponse, Crew, Outside
 from chalicelib.push.secrets import Keyring, Secrets
 from chalicelib.push.slots import LEASE_SPARE_MS, PushPause, PushSlot, Slots
-from chalicelib.push.wakes import WAKE_EVERY_MS
 
 RUN_MS = 50 * SECOND_MS
 """How long a run starts calls: the schedule starts a run every minute."""

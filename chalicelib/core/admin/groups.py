@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from chalicelib.core.access.callers import may
 from chalicelib.core.access.rights import Need
-from chalicelib.core.admin.deletion import Deletion
-from chalicelib.core.admin.topics import Topics
+from chalicelib.core.admin.topics import Deletion, Topics
 from chalicelib.core.base.errors import Forbidden, InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.core.base.fields import quoted, shown
 from chalicelib.core.base.limits import (

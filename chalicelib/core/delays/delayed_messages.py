@@ -11,8 +11,8 @@ from chalicelib.core.base.limits import RESPONSE_JSON_BYTES_MAX, WAITING_COUNTED
 from chalicelib.core.base.message import ENTRY_ID_BYTES, Space, parse_delayed_id
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.delays.chain import DecisionChain
 from chalicelib.core.delays.decision import Slot, is_cancelled, slot_of, waiting_entry
+from chalicelib.core.delays.promoter import DecisionChain
 from chalicelib.core.delays.writer import Waiting
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Segment

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from chalicelib.core.base.limits import DAY_MS, MINUTE_MS, SECOND_MS
 from chalicelib.core.base.records import record
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Absent, AtMost, Effect, Equals, Item, Key, Set, Write
 
@@ -148,3 +150,42 @@ def _sets(values: dict[str, Any]) -> tuple[Effect, ...]:
 
 def _kept(now: int) -> Effect:
     return Set(("ttl",), (now + KEPT_MS) // SECOND_MS)
+
+
+# -- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+class SubscriptionGone(Exception):
+    """No subscription has this name."""
+
+
+class Subscription(Protocol):
+    """`id`: the incarnation. `owns_topic`: the topic was made for it: messages that move here are sent to the topic."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def owns_topic(self) -> bool: ...
+
+    @property
+    def topic(self) -> Topic: ...
+
+    @property
+    def group(self) -> Group: ...
+
+
+class Subscriptions(Protocol):
+    """Looks subscriptions up. A door implements it and defines what they are to its clients."""
+
+    def find(self, name: str) -> Subscription:
+        """The subscription, at most some seconds old. Raises SubscriptionGone."""
+
+    def id_of(self, name: str) -> str:
+        """Its id, from the cheapest read; its topic or group may no longer exist. Raises SubscriptionGone."""
+
+    def forget(self, name: str) -> None:
+        """Makes the next `find` read it again."""

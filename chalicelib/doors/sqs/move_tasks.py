@@ -15,8 +15,7 @@ from chalicelib.core.access.rights import Need
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.moves.carrier import NO_SOURCE
 from chalicelib.core.moves.task import FAILED, MOVED_PER_SECOND_MAX, MoveTask
-from chalicelib.core.moves.tasks import TASKS_SHOWN_MAX, NoTask, TaskRuns
-from chalicelib.core.moves.worker import IS_PUSHED, NO_TARGET
+from chalicelib.core.moves.worker import IS_PUSHED, NO_TARGET, TASKS_SHOWN_MAX, NoTask, TaskRuns
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json, present
 from chalicelib.doors.sqs.errors import SqsError, bad_value, denied

@@ -8,14 +8,13 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.core.base.message import Message
-from chalicelib.core.delays.chain import DecisionChain
+from chalicelib.core.delays.promoter import DecisionChain
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.producing.produce import Producer
 from chalicelib.core.requests.asking import ReplyWaiter
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Add, Effect, Key, Lacks, Set
-from chalicelib.core.transactions.checks import Checks
-from chalicelib.core.transactions.decisions import Decisions
+from chalicelib.core.transactions.decisions import Checks, Decisions
 from tests.history import dedup, delays, expiry, log, requests, transactions
 from tests.simulation import world
 from tests.simulation.bugs.lies import (
