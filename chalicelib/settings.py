@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.base.errors import Internal
 from chalicelib.core.base.runtime import system
 from chalicelib.core.catalogue.signing_key import KEY_CHARS_MIN, Configured, ConfiguredKeys

@@ -22,9 +22,8 @@ from chalicelib.core.producing import new_message
 from chalicelib.core.telemetry.record import TRACE_HEADERS, Trace
 from chalicelib.core.transactions.half import Begin
 from chalicelib.doors.mqhttp import messages
-from chalicelib.doors.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong
 from chalicelib.doors.mqhttp.messages import CHECK_AFTER, DELIVER_AT, SPACE, Shown, md5_of, messages_text
-from chalicelib.doors.mqhttp.xml_wire import ELEMENTS_MAX, document, element
+from chalicelib.doors.mqhttp.xml_wire import ELEMENTS_MAX, NO_MESSAGE, HandlesFailed, MqError, document, element, wrong
 from chalicelib.service import Service
 
 PATH = "/topics/{topic}/messages"

@@ -16,8 +16,7 @@ import orjson
 
 from chalicelib.core.base.fields import encodable, quoted
 from chalicelib.core.base.limits import KIB, MIB
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import Response
+from chalicelib.doors.http.exchange import Request, Response
 from chalicelib.doors.sqs.action import Action, Blob, Integer, Json, Kind, List, Map, Structure, present
 from chalicelib.doors.sqs.actions import named
 from chalicelib.doors.sqs.errors import QUERY_STATUS, QUERY_TEXT, SqsError, missing, wrong_kind
