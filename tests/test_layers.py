@@ -70,7 +70,7 @@ TECHNOLOGIES = {
     "jmespath": ("chalicelib.core.catalogue.filter_expressions",),
     "time": (
         "chalicelib.core.base.runtime",
-        *("chalicelib.core.store.dynamodb.signing", "chalicelib.doors.sqs.sigv4"),  # to spell dates alone
+        *("chalicelib.core.store.dynamodb.client", "chalicelib.doors.sqs.sigv4"),  # to spell dates alone
         "chalicelib.doors.mqhttp.signatures",  # to read them
         "local",
     ),

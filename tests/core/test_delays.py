@@ -19,8 +19,8 @@ from chalicelib.core.delays.decision import (
     together,
     waiting_ttl,
 )
+from chalicelib.core.delays.delayed_messages import Waiting
 from chalicelib.core.delays.promoter import first_due, remaining
-from chalicelib.core.delays.writer import Waiting
 from chalicelib.core.log.packing import unpack
 from chalicelib.core.log.segment import Entry
 from chalicelib.core.table.writes import Item

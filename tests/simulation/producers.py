@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib.core.delays import decision, writer
+from chalicelib.core.delays import decision, delayed_messages
 from chalicelib.core.producing import dedup
 from chalicelib.service import Service
 from tests.simulation.expiry import PRODUCERS_LULL
@@ -40,7 +40,7 @@ def short_times(dedup_ms: int, late_write_ms: int) -> Iterator[None]:
     """Messages that came late are late at once: no history is as long as it takes."""
     with (
         patch.object(dedup, "DEDUP_MS", dedup_ms),
-        patch.object(writer, "LATE_WRITE_MS_MAX", late_write_ms),
+        patch.object(delayed_messages, "LATE_WRITE_MS_MAX", late_write_ms),
         patch.object(decision, "STORED_LATE_MS_MAX", 0),
     ):
         yield

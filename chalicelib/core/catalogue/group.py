@@ -21,8 +21,7 @@ from chalicelib.core.base.fields import (
     string,
 )
 from chalicelib.core.base.records import record
-from chalicelib.core.catalogue import filters, push, settings
-from chalicelib.core.catalogue.filters import Filter, FilterForms
+from chalicelib.core.catalogue import push, settings
 from chalicelib.core.catalogue.group_settings import (
     BACKOFF,
     DEAD_LETTERS,
@@ -30,11 +29,14 @@ from chalicelib.core.catalogue.group_settings import (
     Alarm,
     Backoff,
     DeadLetterTopic,
+    Filter,
+    FilterForms,
     Rate,
     Thresholds,
     parse_alarm,
     parse_backoff,
     parse_dead_letters,
+    parse_filter,
     parse_rate,
 )
 from chalicelib.core.catalogue.push import Push, PushSecret, PushTarget
@@ -118,7 +120,7 @@ class GroupSettings:
     delay_ms: int = optional(integer(most=limits.GROUP_DELAY_MS_MAX, default=0))
     settle_by: str = optional(string(enum=[BY_RECEIPT, BY_DELIVERY, BY_MESSAGE], default=BY_RECEIPT))
     rate_limit: Rate | None = optional(RATE, parse_rate)
-    filter: Filter | None = optional(FilterForms, filters.parse)
+    filter: Filter | None = optional(FilterForms, parse_filter)
     alarm: Alarm | None = optional(Thresholds, parse_alarm)
     push: Push | None = optional(PushTarget, push.parse)
 

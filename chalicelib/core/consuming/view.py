@@ -9,8 +9,8 @@ from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
 from chalicelib.core.base.message import Space
 from chalicelib.core.base.records import mutable, record
-from chalicelib.core.catalogue.filters import Steps
 from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.group_settings import Steps
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import ReceiptBatch, assume
 from chalicelib.core.consuming.request import Pop

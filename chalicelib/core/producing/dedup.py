@@ -25,7 +25,7 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.decision import wait
-from chalicelib.core.delays.writer import DelayWriter, Waiting
+from chalicelib.core.delays.delayed_messages import DelayWriter, Waiting
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
 from chalicelib.core.log.tails import Tail

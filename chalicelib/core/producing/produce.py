@@ -14,7 +14,7 @@ from chalicelib.core.base.limits import TRANSACTION_ITEMS_MAX
 from chalicelib.core.base.message import ENTRY_ID_BYTES, Message, Produced
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.delays.writer import DelayWriter
+from chalicelib.core.delays.delayed_messages import DelayWriter
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
 from chalicelib.core.producing.dedup import Deduplication

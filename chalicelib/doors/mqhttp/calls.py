@@ -9,9 +9,8 @@ from chalicelib.api.operation import Family
 from chalicelib.core.base.errors import TransactionEnded, TransactionNotFound
 from chalicelib.core.base.fields import array, checked, integer, optional, request, required, string
 from chalicelib.core.base.limits import RECEIPT_CHARS_MAX, SECOND_MS, WAIT_MS_MAX
-from chalicelib.core.catalogue import filters
-from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.group_settings import Filter, parse_filter
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.pop import Suits, Unsuitable
@@ -22,8 +21,9 @@ from chalicelib.core.producing import new_message
 from chalicelib.core.telemetry.record import TRACE_HEADERS, Trace
 from chalicelib.core.transactions.half import Begin
 from chalicelib.doors.mqhttp import messages
+from chalicelib.doors.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong
 from chalicelib.doors.mqhttp.messages import CHECK_AFTER, DELIVER_AT, SPACE, Shown, md5_of, messages_text
-from chalicelib.doors.mqhttp.xml_wire import ELEMENTS_MAX, NO_MESSAGE, HandlesFailed, MqError, document, element, wrong
+from chalicelib.doors.mqhttp.xml_wire import ELEMENTS_MAX, document, element
 from chalicelib.service import Service
 
 PATH = "/topics/{topic}/messages"
@@ -143,7 +143,7 @@ def _filter(tag: str) -> Filter | None:
     """None: whatever the group receives. Raises InvalidFilter."""
     if tag in ("", "*"):
         return None
-    return filters.parse({"tags": list(dict.fromkeys(part.strip() for part in tag.split("||")))})
+    return parse_filter({"tags": list(dict.fromkeys(part.strip() for part in tag.split("||")))})
 
 
 def _has_filter(group: Group, wanted: Filter) -> bool:

@@ -24,17 +24,9 @@ from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import NO_KEYS, LeftMs, Refuse, in_time
 from chalicelib.doors.http.exchange import RETRY_AFTER_S, Found, Request, Response
 from chalicelib.doors.mqhttp.calls import CALLS, ORDER
+from chalicelib.doors.mqhttp.errors import HandlesFailed, MqError, of_service, wrong
 from chalicelib.doors.mqhttp.signatures import signed
-from chalicelib.doors.mqhttp.xml_wire import (
-    MEDIA_TYPE,
-    HandlesFailed,
-    MqError,
-    document,
-    element,
-    elements,
-    of_service,
-    wrong,
-)
+from chalicelib.doors.mqhttp.xml_wire import MEDIA_TYPE, document, element, elements
 from chalicelib.doors.xml_text import sendable
 
 VERSION = "2015-06-06"

@@ -15,7 +15,8 @@ from chalicelib.core.base.fields import shown
 from chalicelib.core.base.limits import MESSAGE_JSON_BYTES_MAX
 from chalicelib.core.base.message import Message, Space, parse_delayed_id
 from chalicelib.core.base.records import record
-from chalicelib.doors.mqhttp.xml_wire import document, element, escaped, wrong
+from chalicelib.doors.mqhttp.errors import wrong
+from chalicelib.doors.mqhttp.xml_wire import document, element, escaped
 from chalicelib.doors.xml_text import body_text, is_sendable
 
 

@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import MINUTE_MS, SECOND_MS
 from chalicelib.doors.http.exchange import Request
-from chalicelib.doors.mqhttp.xml_wire import MqError
+from chalicelib.doors.mqhttp.errors import MqError
 
 SKEW_MS_MAX = 15 * MINUTE_MS
 """By how much the clock of a client may differ from ours. A request can be repeated for as long."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
-from chalicelib.core.store.dynamodb.trying import Failed, NeverSent, NoAnswer, Trouble, Trying, Unusable, at_once
+from chalicelib.core.store.dynamodb.requests import Failed, NeverSent, NoAnswer, Trouble, Trying, Unusable, at_once
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
