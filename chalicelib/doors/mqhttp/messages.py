@@ -49,7 +49,7 @@ def _weigh(message: Message) -> int:
 
 
 SPACE = Space(measure=_weigh, growth=5)
-"""In an answer. Of properties, each `&` is five characters, and one in JSON."""
+"""The space of an answer. An `&` in properties takes five characters here, and one in JSON."""
 
 
 def _carried_bytes(text: str) -> int:

@@ -39,7 +39,7 @@ class JsonWire(NamedTuple):
 
     @property
     def growth(self) -> int:
-        """Of attributes with short names and values, each an object."""
+        """Attributes with short names and values grow most, since each becomes an object."""
         return 2
 
     def weigh(self, members: Json) -> int:

@@ -289,8 +289,8 @@ def _no_resource(member: str) -> SqsError:
 
 
 def _may_arrive(queue: SqsQueue) -> bool:
-    """Whether the caller may have messages move to the queue: may send to its own topic, or administer the group that
-    gets them back, as whoever redrives its dead letters."""
+    """Whether the caller may move messages to the queue. It needs the right to send to the queue's own topic or, as for
+    a redrive, to administer the group that gets them back."""
     return may(Need("produce", queue.topic) if queue.owns_topic else Need("admin", queue.topic, queue.group))
 
 
