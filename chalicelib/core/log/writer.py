@@ -5,7 +5,7 @@ segment. They go on to the next only after they have seen a full segment without
 never enter. A later caller therefore finds the segment with the entry, or appends it and so blocks the others.
 
 In topics with `index_keys`, the writer first stores an item for each key of an entry, which names the segment from
-which to search for the entry. An entry in the log is therefore always indexed, even after a crash; `reading.by_key`
+which to search for the entry. An entry in the log is therefore always indexed, even after a crash; `reading.lookup`
 skips index items whose entry is not in the log."""
 
 from __future__ import annotations
