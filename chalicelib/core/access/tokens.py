@@ -28,7 +28,7 @@ from chalicelib.core.catalogue.signing_key import SigningKey, derived
 from chalicelib.core.store import Keys
 from chalicelib.core.store.paging import page
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Absent, Equals, Item, Refused, RemoveItem, Set, Write
+from chalicelib.core.table.writes import Absent, Equals, Item, Refused, RemoveItem, Set, Write, sets
 
 _ID_BYTES = 10
 _SECRET_BYTES = 32
@@ -171,7 +171,7 @@ def make(token: Token) -> Write:
     return Write(
         keys.token(token.id),
         (Absent(("generation",)),),
-        tuple(Set((name,), value) for name, value in made.items()),
+        sets(made),
         landed=lambda before: before["secrets"] == made["secrets"],
     )
 

@@ -16,7 +16,7 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Absent, AtMost, Effect, Equals, Item, Key, Set, Write
+from chalicelib.core.table.writes import Absent, AtMost, Effect, Equals, Item, Key, Set, Write, sets
 
 RUNNING, COMPLETED, CANCELLED, FAILED = "RUNNING", "COMPLETED", "CANCELLED", "FAILED"
 """The states of a task. A cancelled task moves no more messages."""
@@ -102,7 +102,7 @@ def start(task: MoveTask) -> Write:
     return Write(
         task.key,
         (Absent(("id",)),),
-        (*_sets(made), _kept(task.started_at_ms)),
+        (*sets(made), _kept(task.started_at_ms)),
         landed=lambda before: before["id"] == task.id,
     )
 
@@ -112,21 +112,21 @@ def take(task: MoveTask, by: str, now: int) -> Write:
     return Write(
         task.key,
         (_RUNS, AtMost(("held",), now)),
-        _sets({"by": by, "held": now + HELD_MS}),
+        sets({"by": by, "held": now + HELD_MS}),
         landed=lambda before: before.get("by") == by,
     )
 
 
 def let_go(task: MoveTask, by: str) -> Write:
     """Lets another worker take the task at once."""
-    return Write(task.key, (_RUNS, Equals(("by",), by)), _sets({"held": 0}))
+    return Write(task.key, (_RUNS, Equals(("by",), by)), sets({"held": 0}))
 
 
 def moved(task: MoveTask, by: str, count: int, now: int) -> Write:
     """Counts messages that move in the same transaction, and says when more may."""
     after = task.after(count, now)
     told = {"moved": after.moved, "held": after.held_until_ms, "next": after.next_ms}
-    return Write(task.key, (_RUNS, Equals(("by",), by)), (*_sets(told), _kept(now)))
+    return Write(task.key, (_RUNS, Equals(("by",), by)), (*sets(told), _kept(now)))
 
 
 def end(task: MoveTask, state: str, now: int, reason: str | None = None, by: str | None = None) -> Write:
@@ -136,16 +136,12 @@ def end(task: MoveTask, state: str, now: int, reason: str | None = None, by: str
     return Write(
         task.key,
         guards,
-        (*_sets(told), _kept(now)),
+        (*sets(told), _kept(now)),
         landed=lambda before: before.get("state") == state,
     )
 
 
 _RUNS = Equals(("state",), RUNNING)
-
-
-def _sets(values: dict[str, Any]) -> tuple[Effect, ...]:
-    return tuple(Set((name,), value) for name, value in values.items())
 
 
 def _kept(now: int) -> Effect:

@@ -23,7 +23,7 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.signing_key import SigningKey, checked, content_of, signed
 from chalicelib.core.log.segment import Entry
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Absent, Item, Key, Set, Write
+from chalicelib.core.table.writes import Absent, Item, Key, Write, sets
 
 NONCE_BYTES = 8
 
@@ -141,5 +141,5 @@ def _write(correlation: Correlation, attributes: dict[str, Any]) -> Write:
     return Write(
         correlation.key,
         (Absent(("at",)),),
-        tuple(Set((name,), value) for name, value in {**attributes, **call}.items()),
+        sets({**attributes, **call}),
     )

@@ -19,7 +19,7 @@ from chalicelib.core.delays.decision import Slot
 from chalicelib.core.log.segment import Entry
 from chalicelib.core.producing.new_message import HalfMessage, unchecked
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Absent, Add, Equals, Exists, Item, Key, RemoveItem, Set, Write
+from chalicelib.core.table.writes import Absent, Add, Equals, Exists, Item, Key, RemoveItem, Set, Write, sets
 
 _WHILE_UNDECIDED = (1, limits.ROLLBACK_AFTER_MS_MAX)
 
@@ -128,7 +128,7 @@ class Undecided:
         return Write(
             self.id.key(topic.id),
             (Absent(("entry",)),),
-            (Set(("entry",), self.entry.as_value()), *(Set((name,), value) for name, value in about.items())),
+            (Set(("entry",), self.entry.as_value()), *sets(about)),
         )
 
     def check(self, topic_id: str, now: int, by: bytes) -> Write:
@@ -177,5 +177,5 @@ class Decided:
         return Write(
             transaction_id.decided_key(topic.id),
             (Absent(("state",)),),
-            tuple(Set((name,), value) for name, value in about.items()),
+            sets(about),
         )

@@ -32,7 +32,7 @@ from chalicelib.core.cursors.progress import of_group
 from chalicelib.core.delays import Delays
 from chalicelib.core.delays.decision import wait
 from chalicelib.core.producing.queue_choice import queue_of_key
-from chalicelib.core.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
+from chalicelib.core.table.writes import Absent, Equals, Guard, Key, Refused, Write, sets
 from chalicelib.core.telemetry.record import Backlog, measured
 from chalicelib.core.upkeep.rounds import Troubles
 
@@ -132,7 +132,7 @@ def change(key: Key, state: AlarmState, by: bytes) -> Write:
     return Write(
         key,
         (same,),
-        tuple(Set((name,), value) for name, value in made.items()),
+        sets(made),
         landed=lambda before: before.get("by") == by,
     )
 
