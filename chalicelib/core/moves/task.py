@@ -133,12 +133,7 @@ def end(task: MoveTask, state: str, now: int, reason: str | None = None, by: str
     """`by`: the worker that ends it; None: a caller cancels it."""
     guards = (_RUNS,) if by is None else (_RUNS, Equals(("by",), by))
     told = {"state": state} if reason is None else {"state": state, "reason": reason}
-    return Write(
-        task.key,
-        guards,
-        (*sets(told), _kept(now)),
-        landed=lambda before: before.get("state") == state,
-    )
+    return Write(task.key, guards, (*sets(told), _kept(now)), landed=lambda before: before.get("state") == state)
 
 
 _RUNS = Equals(("state",), RUNNING)

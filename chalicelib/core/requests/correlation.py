@@ -138,8 +138,4 @@ def is_reply(item: Item) -> bool:
 def _write(correlation: Correlation, attributes: dict[str, Any]) -> Write:
     """If the write is refused, its caller uses the existing item, which may be its own."""
     call = {"asked_at": correlation.asked_at_ms, "reply_by": correlation.reply_by_ms, "ttl": correlation.ttl}
-    return Write(
-        correlation.key,
-        (Absent(("at",)),),
-        sets({**attributes, **call}),
-    )
+    return Write(correlation.key, (Absent(("at",)),), sets({**attributes, **call}))

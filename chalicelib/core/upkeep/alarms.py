@@ -129,12 +129,7 @@ def change(key: Key, state: AlarmState, by: bytes) -> Write:
     """Sets the group's state, if the current one is its direct predecessor. `by` identifies this write."""
     same: Guard = Equals(("n",), state.number - 1) if state.number > 1 else Absent(("n",))
     made = {"n": state.number, "state": state.state, "at": state.at_ms, "by": by}
-    return Write(
-        key,
-        (same,),
-        sets(made),
-        landed=lambda before: before.get("by") == by,
-    )
+    return Write(key, (same,), sets(made), landed=lambda before: before.get("by") == by)
 
 
 def message(topic_name: str, group: Group, state: AlarmState, ready: int, age_ms: int) -> Message:
