@@ -135,10 +135,6 @@ class DeadLetterTopic(AsGiven):
     def source(self) -> str | None:
         return self._text("source")
 
-    def _text(self, name: str) -> str | None:
-        text: str | None = self.given.get(name)
-        return text
-
 
 def parse_dead_letters(data: object, label: Label) -> DeadLetterTopic:
     """Raises InvalidField, UnknownField."""

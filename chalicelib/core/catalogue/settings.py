@@ -27,6 +27,10 @@ class AsGiven:
     def text(self) -> str:
         return orjson.dumps(self.given).decode()
 
+    def _text(self, name: str) -> str | None:
+        text: str | None = self.given.get(name)
+        return text
+
 
 def create(key: Key, incarnation: str, settings: Mapping[str, Any]) -> Write:
     """Creates the item, unless one of this name exists: then the rejected write returns that. Send it as a transaction;
