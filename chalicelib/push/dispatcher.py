@@ -151,7 +151,7 @@ class Dispatcher:
         while True:
             push = run.group.push or Push({})
             ask = Pop(max_messages=push.batch, invisible_ms=push.timeout_ms + LEASE_SPARE_MS, consumer_id=CONSUMER_ID)
-            view = self._popper.look(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
+            view = self._popper.look_and_promote(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
             run.group = view.group
             if (view.group.push or push) == push:
                 return view

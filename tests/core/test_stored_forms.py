@@ -33,7 +33,7 @@ POINTER = b"entry-id" + bytes.fromhex("0002 01a3185c5000 0000001e 03 06 00000000
 PLAIN = Entry(b"entry-id", 2, NOW, "json", 30, b"data")
 SLOTS = (Slot(NOW, b"message1"), Slot(NOW + 1, b"message2"))
 PACKED = bytes.fromhex("01a3185c5000") + b"message1" + bytes.fromhex("01a3185c5001") + b"message2"
-RECORD = dedup.Record(NOW, ENTRY, 1, 2, 40, True, NOW + 9)
+RECORD = dedup.DedupRecord(NOW, ENTRY, 1, 2, 40, True, NOW + 9)
 UNDECIDED = Undecided(PLAIN, (None, 3), 1_000, NOW + 60_000, NOW + 1_000, 0)
 REQUEST = Correlation("topic-id", "orders", NOW, 3_000, b"12345678")
 SLOT = slots.PushSlot(keys.push_slot("tid", "gid", 1), 1, "token", NOW + 5_000)
@@ -121,7 +121,7 @@ def test_records_of_dedup_ids() -> None:
     claim = dedup.claim("tid", "order-1", RECORD)
     about = {"at": NOW, "ttl": 1_800_000_000 + 300 + DAY_S, "entry": STORED, "index": 1, "due": NOW + 9}
     assert made(claim) == {**about, "queue": 2, "base": 40, "create": True}
-    assert dedup.Record.of(after(None, claim) or {}) == RECORD
+    assert dedup.DedupRecord.of(after(None, claim) or {}) == RECORD
     assert [allows(claim, {"at": at}) for at in (NOW - DEDUP_MS, NOW - DEDUP_MS + 1)] == [True, False]
     assert [RECORD.stands(NOW + ms) for ms in (DEDUP_MS - 1, DEDUP_MS)] == [True, False]
     assert all(claim.landed({"entry": entry}) for entry in (STORED, POINTER))

@@ -11,14 +11,14 @@ from chalicelib.core.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS
 from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.consuming.claim_plan import HeldBack, Pick, Tokens, pick, stretches, take
+from chalicelib.core.consuming.claim_plan import HeldBack, LeaseTokens, Pick, pick, stretches, take
 from chalicelib.core.consuming.key_plan import KeyOrder, overdue
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.consuming.skip import Skipper
 from chalicelib.core.consuming.view import QueueView
 from chalicelib.core.cursors import Cursors, cursor_writes
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.cursor_writes import CursorChange
 from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked, runs, set_aside
 from chalicelib.core.cursors.retries import PARKED_MAX, due_page
 from chalicelib.core.dead_letters.bury import Burial
@@ -54,7 +54,7 @@ class Claimed:
 
 
 @record
-class _Plan:
+class _ClaimPlan:
     """`riding`: the acks in the same write. `held_back`: as of the pick, and by the space in the response. `is_exact`:
     the claim takes exactly these messages, even if others have moved on."""
 
@@ -87,7 +87,7 @@ class Claimer:
         """The keys of messages that a claim of a group ordered by key has taken, as far as they are known."""
         return {offset: known.key for offset, known in self._key_order.kept(view, offsets).items()}
 
-    def within_reach(self, view: QueueView, want: int) -> Pick:
+    def tend_and_pick(self, view: QueueView, want: int) -> Pick:
         """The messages a claim would take, before filters. Brings due retries back from their page first, since those
         in a page do not count."""
         now = self._runtime.now()
@@ -151,7 +151,7 @@ class Claimer:
         """Undoes a claim of unreadable messages, if the store allows it: their delivery does not count, and they are
         due again in a moment, so that others can be popped meanwhile. Leases of another call stay."""
         due = self._runtime.now() + UNREADABLE_MS
-        change = Change()
+        change = CursorChange()
         for lease in claimed.leases if claimed.is_own else ():
             indexes = [index for index in lease.owed if lease.start + index in offsets]
             spans = [lease.offsets[run.start : run.stop] for run in runs(indexes)]
@@ -174,7 +174,7 @@ class Claimer:
             self._cache.keep(view.cursor.key, view.cursor)
         return None
 
-    def _changed(self, cursor: Cursor, change: Change) -> Cursor | None:
+    def _changed(self, cursor: Cursor, change: CursorChange) -> Cursor | None:
         """The cursor after this change, or as it is if the change was refused; None: there is none."""
         try:
             return Cursor.of(self._store.write(cursor_writes.write(cursor, change)))
@@ -189,7 +189,7 @@ class Claimer:
         if view.riding:
             view.riding.learn(after, acked)
 
-    def _claimed(self, view: QueueView, plan: _Plan, tokens: Sequence[str], is_own: bool) -> Claimed | None:
+    def _claimed(self, view: QueueView, plan: _ClaimPlan, tokens: Sequence[str], is_own: bool) -> Claimed | None:
         """The leases of the plan, which were to have these tokens. `is_own`: this write made them; otherwise an earlier
         try of it may have, or another call of the attempt. None: plan again, since nothing is left of them, or, in an
         ordered group, not all: others have taken over what comes first."""
@@ -229,7 +229,7 @@ class Claimer:
             return self._retries.bring_back(cursor, page)
         return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
 
-    def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
+    def _plan(self, view: QueueView, want: int, now: int) -> _ClaimPlan:
         """The pick, cut to the space of the response."""
         if view.is_outrun:
             self._skipper.look_on(view, want)
@@ -239,16 +239,16 @@ class Claimer:
         segments = self._segments(view, picked) if picked.takeovers else view.chain
         if view.space.holds(wire_bytes(segments) if picked.takeovers else view.ahead.wire_bytes, want):
             is_sifted = view.group.filter is not None or view.has_purged
-            return _Plan(picked, segments, riding, picked.held_back, is_exact=is_sifted or bool(picked.passed))
+            return _ClaimPlan(picked, segments, riding, picked.held_back, is_exact=is_sifted or bool(picked.passed))
         held_back, fitting = HeldBack.NOTHING, self._fitting(view, picked, segments)
         while fitting < picked.count:
             held_back = HeldBack.SPACE
             picked = self._picked(view, want, now, riding, fitting)
             if view.group.is_by_key:  # which messages it takes then may depend on how many
                 fitting = self._fitting(view, picked, segments)
-        return _Plan(picked, segments, riding, picked.held_back | held_back, is_exact=True)
+        return _ClaimPlan(picked, segments, riding, picked.held_back | held_back, is_exact=True)
 
-    def _change(self, view: QueueView, plan: _Plan, now: int) -> Change:
+    def _change(self, view: QueueView, plan: _ClaimPlan, now: int) -> CursorChange:
         """The write of the plan. Makes the appointment that it needs, if it delivers messages for the last time."""
         picked, riding, cursor, ordered = plan.picked, plan.riding, view.cursor, bool(view.group.ordered)
         asked_ms, noted_ms = view.ask.invisible_ms, now if view.ask.notes_first else None
@@ -295,7 +295,7 @@ class Claimer:
         reached = within_reach(segments, offsets, view.space.json_bytes)
         return view.space.fitting(self._reader.stored(view.topic, view.queue, segments, reached))
 
-    def _tokens(self, view: QueueView) -> Tokens:
+    def _tokens(self, view: QueueView) -> LeaseTokens:
         """Tokens of an attempt begin with its name, by which a repeat finds them. New messages begin at `next` or
         later, where the attempt has taken nothing before."""
         if view.ask.attempt_id is None:
@@ -303,7 +303,7 @@ class Claimer:
         else:
             name = view.ask.attempt_token or ""
             fresh = f"{name}.{view.cursor.next:x}"
-        return Tokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))
+        return LeaseTokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))
 
 
 def _may_repeat(view: QueueView) -> bool:

@@ -15,7 +15,7 @@ from chalicelib.core.catalogue.group import BY_RECEIPT, Group
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.cursor_writes import CursorChange
 from chalicelib.core.cursors.lease import Lease, runs
 from chalicelib.core.log.segment import Segment
 
@@ -164,7 +164,7 @@ def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[
 
 
 @record
-class Tokens:
+class LeaseTokens:
     """Tokens for new leases, never used before: a receipt of an old lease must not fit a new one.
 
     `fresh`: for messages not taken yet. Concurrent calls with the same attempt_id use the same token, so one finds the
@@ -178,16 +178,16 @@ def take(
     picked: Pick,
     cursor: Cursor,
     chain: Sequence[Segment],
-    tokens: Tokens,
+    tokens: LeaseTokens,
     deadline: int,
     is_exact: bool,
     is_alone: bool = False,
     noted_ms: int | None = None,
-) -> Change:
+) -> CursorChange:
     """The claim as a change of the cursor. `is_exact`: takes exactly the messages read, even if others have moved on.
     `is_alone`: only if there was no other claim since. `noted_ms`: when messages are first delivered of which that is
     not noted; None: it stays so."""
-    made = Change()
+    made = CursorChange()
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
         taken = [run for owner, run in picked.takeovers if owner is lease]
         first_at_ms = noted_ms if lease.first_at_ms is None else lease.first_at_ms

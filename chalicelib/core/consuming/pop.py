@@ -104,7 +104,7 @@ class Popper:
             topic = self._with_zone(topic, ask.zone)
         if not ask.wait_ms:
             return self._pop(topic, group_name, ask, suits)
-        with self._waiters.waiting(self._views.place(topic, group_name, ask), ask.wait_ms) as waiter:
+        with self._waiters.waiting(self._views.wait_key(topic, group_name, ask), ask.wait_ms) as waiter:
             return self._pop(topic, group_name, ask, suits, waiter)
 
     def _pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits, waiter: Waiter | None = None) -> Popped:
@@ -190,9 +190,9 @@ class Popper:
     def _look(self, call: PopCall) -> GroupView:
         """The group now, for its consumers. A group that does not suit is read again: it may have changed."""
         about = call.topic, call.group_name, call.ask, call.promoted
-        view = self.look(*about, call.strong, call.queues, call.is_patient)
+        view = self.look_and_promote(*about, call.strong, call.queues, call.is_patient)
         if not call.suits(view.group):
-            view = self.look(*about, True, call.queues, call.is_patient)
+            view = self.look_and_promote(*about, True, call.queues, call.is_patient)
             if not call.suits(view.group):
                 raise Unsuitable(view.group)
         if view.group.is_pushed:
@@ -201,7 +201,7 @@ class Popper:
             call.promotions += bool(view.due())
         return view
 
-    def look(
+    def look_and_promote(
         self,
         topic: Topic,
         group_name: str,

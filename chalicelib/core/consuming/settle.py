@@ -18,11 +18,11 @@ from chalicelib.core.consuming.receipt_batch import (
     NOTHING,
     RECEIPT_INVALID,
     CursorFull,
+    CursorState,
     Failure,
     Owed,
     Plan,
     ReceiptBatch,
-    Seen,
 )
 from chalicelib.core.consuming.request import LEASE_END
 from chalicelib.core.consuming.waiters import Waiters
@@ -307,7 +307,7 @@ class Settler:
         groups = [self._catalogue.group(topic, group_name)] if is_all else named(topic, [group_name])
         for batch in missing:
             if any(batch.group_id == group.id for group in groups):
-                batch.seen = Seen.FORGOTTEN
+                batch.cursor_state = CursorState.FORGOTTEN
 
     def _bury(self, topic: Topic, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
         """Buries owed messages that were delivered at least this often, if they can be buried."""

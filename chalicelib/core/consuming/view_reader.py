@@ -16,12 +16,12 @@ from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.view import FILTERING_MS, GroupView, QueueView, want
-from chalicelib.core.consuming.waiters import Place
+from chalicelib.core.consuming.waiters import WaitKey
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.broadcast import newest
 from chalicelib.core.cursors.cursor import Cursor, completed, standing_cursors_of
 from chalicelib.core.delays.promoter import Promoter, first_due
-from chalicelib.core.log.reader import LogReader, Seen, Want
+from chalicelib.core.log.reader import LogReader, SeenSegments, Want
 from chalicelib.core.store import Keys, Range, Read
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
@@ -80,12 +80,12 @@ class ViewReader:
         window = _window(group, items) if group.rate_limit else None
         return GroupView(topic, group, ask, queues, window, at_ms)
 
-    def place(self, topic: Topic, group_name: str, ask: Pop) -> Place:
+    def wait_key(self, topic: Topic, group_name: str, ask: Pop) -> WaitKey:
         """Where a pop waits. Before the group is known, each consumer is on its own."""
         known = self._catalogue.seen_group(topic, group_name)
         if known is None or known.is_broadcast:
-            return Place(topic.id, group_name, consumer_id=ask.consumer_id)
-        return Place(topic.id, group_name, zone=ask.zone)
+            return WaitKey(topic.id, group_name, consumer_id=ask.consumer_id)
+        return WaitKey(topic.id, group_name, zone=ask.zone)
 
     def promote(self, view: QueueView) -> None:
         """Promotes the first due messages of a queue, and reads them in its log, where a weak read may not see them
@@ -127,7 +127,7 @@ class ViewReader:
         is_hurried: bool,
     ) -> None:
         """`answers`: to the reads of logs, and of delayed messages; none if these took too long."""
-        seen, is_first = Seen(), bool(answers) or not (of_logs or is_delaying)
+        seen, is_first = SeenSegments(), bool(answers) or not (of_logs or is_delaying)
         if answers:
             self._reader.learn(seen, of_logs, answers[: len(of_logs)])
             if is_delaying:
@@ -138,12 +138,12 @@ class ViewReader:
         else:
             self._read_together(views, seen)
 
-    def _read_together(self, views: Sequence[QueueView], seen: Seen) -> None:
+    def _read_together(self, views: Sequence[QueueView], seen: SeenSegments) -> None:
         chains = self._reader.chains([view.want(view.ask.max_messages) for view in views], seen)
         for view, chain in zip(views, chains, strict=True):
             view.saw(chain)
 
-    def _read_readable(self, views: Sequence[QueueView], seen: Seen, is_first: bool) -> None:
+    def _read_readable(self, views: Sequence[QueueView], seen: SeenSegments, is_first: bool) -> None:
         """Reads the logs together, or one by one, and notes where that fails. `is_first`: nothing has failed yet."""
         now = self._runtime.uptime()
         if is_first:
@@ -158,7 +158,7 @@ class ViewReader:
             if self._runtime.uptime() < now + APART_MS:
                 view.trouble = self._tried_alone(view, seen)
 
-    def _tried_alone(self, view: QueueView, seen: Seen) -> StoreUnavailable | None:
+    def _tried_alone(self, view: QueueView, seen: SeenSegments) -> StoreUnavailable | None:
         try:
             with deadline.part_until(self._runtime.uptime() + HOP_MS_MIN):
                 self._read_alone(view, seen)
@@ -166,7 +166,7 @@ class ViewReader:
             return trouble
         return None
 
-    def _read_alone(self, view: QueueView, seen: Seen) -> None:
+    def _read_alone(self, view: QueueView, seen: SeenSegments) -> None:
         glances = self._promoter.glances(view.topic, [view.queue])
         if glances and view.waits_until_ms is None:
             view.waits_until_ms = first_due(self._store.read(glances))[0]

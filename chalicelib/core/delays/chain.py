@@ -38,7 +38,7 @@ class DecisionChain:
         ]
         return [Decision.of(items[0]) if items else NONE for items in self._store.read(ends)]
 
-    def standing(self, topic: Topic, queue: int, until_ms: int) -> tuple[Decision, list[Item]]:
+    def complete(self, topic: Topic, queue: int, until_ms: int) -> tuple[Decision, list[Item]]:
         """The newest decision, carried out completely, and the first messages due by `until_ms`, read after it."""
         newest = self.newest(topic, [queue])[0]
         waiting, named = self._store.read(self._reads(topic, queue, newest, until_ms))

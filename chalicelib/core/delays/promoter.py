@@ -53,7 +53,7 @@ class Promoter:
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while self._runtime.uptime() <= until_ms:
             now = self._runtime.now()
-            newest, due = self._decisions.standing(topic, queue, now if due_ms is None else due_ms)
+            newest, due = self._decisions.complete(topic, queue, now if due_ms is None else due_ms)
             if cancelled := [item for item in due if is_cancelled(item)]:
                 self._decisions.remove(topic, cancelled)
                 continue
@@ -66,7 +66,7 @@ class Promoter:
     def drop_cancelled(self, topic: Topic, queue: int, due_ms: int) -> bool:
         """Removes cancelled messages that are due in a queue that has left. Returns whether other messages are due
         there."""
-        _, due = self._decisions.standing(topic, queue, due_ms)
+        _, due = self._decisions.complete(topic, queue, due_ms)
         cancelled = [item for item in due if is_cancelled(item)]
         self._decisions.remove(topic, cancelled)
         return len(cancelled) < len(due)

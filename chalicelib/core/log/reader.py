@@ -43,7 +43,7 @@ class Want:
 
 
 @mutable
-class Seen:
+class SeenSegments:
     """The reads of one call: segments by log and base, and the bases without a segment."""
 
     segments: dict[tuple[str, int], Segment | None] = field(default_factory=dict)
@@ -68,14 +68,16 @@ class LogReader:
 
     def guess(self, wants: Iterable[Want]) -> list[Read]:
         """The first reads for these wants, as far as the cache can predict them."""
-        seen = Seen()
+        seen = SeenSegments()
         return _merged([read for want in wants if (read := self._walk(want, seen)[1])])
 
-    def chains(self, wants: Sequence[Want], seen: Seen | None = None, strong: bool = False) -> list[list[Segment]]:
+    def chains(
+        self, wants: Sequence[Want], seen: SeenSegments | None = None, strong: bool = False
+    ) -> list[list[Segment]]:
         """For each want, the segments in order from the one with its offset to the one with its last message, or to the
         end of the log. An empty list: the log has no messages there yet. If the log's beginning was removed, the first
         segment may begin after the offset. `strong`: includes messages stored a moment ago."""
-        seen = seen or Seen()
+        seen = seen or SeenSegments()
         while True:
             walked = [self._walk(want, seen) for want in wants]
             reads = _merged([read for _, read in walked if read])
@@ -85,7 +87,7 @@ class LogReader:
                 reads = [replace(read, strong=True) for read in reads]
             self.learn(seen, reads, self._store.read(reads))
 
-    def learn(self, seen: Seen, reads: Sequence[Read], answers: Sequence[Sequence[Item]]) -> None:
+    def learn(self, seen: SeenSegments, reads: Sequence[Read], answers: Sequence[Sequence[Item]]) -> None:
         for read, items in zip(reads, answers, strict=True):
             for item in items:
                 segment = Segment.of(item)
@@ -120,7 +122,7 @@ class LogReader:
             for offset in _between(wanted, first, first + entry.count)
         ]
 
-    def _walk(self, want: Want, seen: Seen) -> tuple[list[Segment], Read | None]:
+    def _walk(self, want: Want, seen: SeenSegments) -> tuple[list[Segment], Read | None]:
         """The known part of the chain, and its next read (None: the chain is complete)."""
         base = seen.located.get((want.log, want.offset)) if want.hint is None else want.hint
         if base is None:
@@ -153,7 +155,7 @@ class LogReader:
         is_old = self._runtime.now() - since_ms > EXPIRED_KEPT_MS
         return is_old and (self._empty_until.get((want.log, base)) or 0) < self._runtime.uptime()
 
-    def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read | None:
+    def _next_read(self, want: Want, base: int, last: Segment | None, seen: SeenSegments) -> Read | None:
         """Reads by key if the log probably ends there. Reads ahead if there is a backlog or one read was not enough,
         since many segments cost little more than one."""
         key = keys.segment(want.log, base)
