@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.catalogue.group import BY_KEY, Group
 from chalicelib.core.consuming import key_plan
-from chalicelib.core.consuming.claim_plan import HeldBack, LeaseTokens, Pick, take
-from chalicelib.core.consuming.key_plan import FreshWindow, Known, OwedMessages
+from chalicelib.core.consuming.claim_plan import HeldBack, LeaseTokens, take
+from chalicelib.core.consuming.key_plan import FreshWindow, KeyPick, Known, OwedMessages
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor
@@ -44,7 +44,7 @@ def queues(draw: st.DrawFn) -> tuple[Cursor, dict[int, Known]]:
 
 def planned(
     cursor: Cursor, known: dict[int, Known], want: int, delivered: tuple[int, ...] = (), wanted: list[int] | None = None
-) -> tuple[Pick, OwedMessages]:
+) -> tuple[KeyPick, OwedMessages]:
     owed = OwedMessages.by(cursor, known, NOW, NOTHING, delivered, lambda _: True)
     wanted = [*range(cursor.next, cursor.next + AHEAD)] if wanted is None else wanted
     count, is_enough = key_plan.look(known, owed.blocked(known), cursor.aside, wanted, want)
@@ -54,7 +54,7 @@ def planned(
     return key_plan.arrange(cursor, window, key_plan.choose(cursor, GROUP, in_turn, want, NOW, 0)), owed
 
 
-def carried_out(cursor: Cursor, picked: Pick) -> Cursor:
+def carried_out(cursor: Cursor, picked: KeyPick) -> Cursor:
     names = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
     change = take(picked, cursor, [], LeaseTokens("fresh", lambda: next(names)), NOW + 1_000, True, True)
     if picked.aside:
@@ -263,7 +263,7 @@ def test_a_claim_passes_what_is_not_wanted_and_sets_aside_what_waits() -> None:
     cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (due, aside)})
     window = FreshWindow(range(10, 20), [11, 12, 13, 15, 18], is_cut=False)
     for held_back in (HeldBack.CAP, HeldBack.ONE_WRITE):
-        assert key_plan.arrange(cursor, window, key_plan.Choice(chosen, held_back)) == Pick(
+        assert key_plan.arrange(cursor, window, key_plan.Choice(chosen, held_back)) == KeyPick(
             ((due, range(1)), (aside, range(2)), (aside, range(3, 4)), (due, range(6, 7))),
             8,
             10,
@@ -316,7 +316,7 @@ def test_the_bound_of_what_is_over_and_stays_is_that_of_one_write() -> None:
     for count in (0, 1, TAKEOVERS_MAX - 1, TAKEOVERS_MAX, TAKEOVERS_MAX + 1):
         for acked in (0, count // 2):
             taken = tuple((lease, range(1)) for lease in over[acked:count])
-            picked = Pick(taken, 0, 100)
+            picked = KeyPick(taken, 0, 100)
             demanded = key_plan.overdue(cursor, group, picked, NOW, {lease.token for lease in over[:acked]})
             assert [*demanded] == over[count : max(count, TAKEOVERS_MAX)]
 
@@ -325,7 +325,7 @@ def test_what_is_over_and_stays_is_demanded_where_it_could_exceed_the_cap() -> N
     live, over = Lease("live", 0, 2, NOW + 1, 1), Lease("over", 2, 3, NOW, 1)
     taken, acked = Lease("taken", 5, 1, NOW, 1), Lease("acked", 6, 1, NOW, 1)
     cursor = Cursor(KEY, 0, 7, {lease.token: lease for lease in (taken, acked, live, over)})
-    picked = Pick(((taken, range(1)),), 0, 7)
+    picked = KeyPick(((taken, range(1)),), 0, 7)
     for cap, demanded in ((5, [over]), (6, [])):
         group = replace(GROUP, max_in_flight=cap)
         assert [*key_plan.overdue(cursor, group, picked, NOW, {"acked"})] == demanded

@@ -197,9 +197,3 @@ def test_receipts_are_late_if_another_lease_that_may_hold_them_is_over(
     assert naming(HELD, 0, seen=seen, rule=rule).is_late(seen, NOW) is is_late
     aside = cursor_of(replace(another, start=HELD.start + 1))
     assert not naming(HELD, 0, seen=aside, rule=rule).is_late(aside, NOW)
-
-
-@pytest.mark.parametrize(("ends", "sooner"), [(NOW + 5, True), (NOW + 4, False), (NOW + 3, False), (UNKNOWN_MS, True)])
-def test_an_extension_may_end_a_lease_sooner(ends: int, sooner: bool) -> None:
-    seen = cursor_of(replace(HELD, deadline=ends))
-    assert naming(HELD, 0, seen=seen).ends_sooner(NOW + 4) is sooner

@@ -12,7 +12,7 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.consuming.claim_plan import HeldBack, LeaseTokens, Pick, pick, stretches, take
-from chalicelib.core.consuming.key_plan import KeyOrder, overdue
+from chalicelib.core.consuming.key_plan import KeyOrder, KeyPick, overdue
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.consuming.skip import Skipper
 from chalicelib.core.consuming.view import QueueView
@@ -109,6 +109,7 @@ class Claimer:
         is_spent = any(lease.attempt >= view.group.max_attempts for lease in view.cursor.due(now))
         if is_spent or due_page(view.cursor, now, 1):
             return True
+        picked: Pick
         if view.group.is_by_key:
             picked = self._key_order.pick(view, 1, now, NOTHING)
         else:
@@ -202,8 +203,10 @@ class Claimer:
         left = sum(len(lease.owed) for lease in own)
         if not is_own and left < (plan.picked.count if view.group.ordered else 1):
             return None
-        picked, in_turn = plan.picked, () if view.ask.attempt_id else plan.picked.in_turn
-        was_aside = [lease.start + index for lease, run in picked.takeovers if lease.is_aside for index in run]
+        if not isinstance(plan.picked, KeyPick):
+            return Claimed(own, plan.segments, plan.held_back)
+        in_turn = () if view.ask.attempt_id else plan.picked.in_turn
+        was_aside = [lease.start + index for lease, run in plan.picked.takeovers if lease.is_aside for index in run]
         return Claimed(own, plan.segments, plan.held_back, in_turn=in_turn, was_aside=was_aside)
 
     def _tend(self, view: QueueView, want: int, now: int) -> bool:
@@ -258,11 +261,11 @@ class Claimer:
         change = take(picked, cursor, view.chain, self._tokens(view), deadline, plan.is_exact, ordered, noted_ms)
         if ordered or picked.is_capped_closely:  # it counts on what these acks settle
             change += cursor_writes.unchanged(lease for lease, _ in riding.acked)
-        if view.group.is_by_key:
+        if isinstance(picked, KeyPick):
             for lease in overdue(cursor, view.group, picked, now, riding.tokens):
                 change += cursor_writes.unchanged([lease]) + cursor_writes.lasts_as_seen(lease)
-        if picked.aside:
-            change += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
+            if picked.aside:
+                change += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
         change += riding.change
         change += cursor_writes.note_pop(view.ask.consumer_id, now, view.zone)
         return change + cursor_writes.prune(cursor, now, riding.tokens)
@@ -289,7 +292,7 @@ class Claimer:
         offsets = sorted(picked.offsets(view.cursor))
         if view.space.holds(wire_bytes(segments, offsets), len(offsets)):
             return len(offsets)
-        if picked.in_turn:
+        if isinstance(picked, KeyPick):
             each = (self._reader.stored(view.topic, view.queue, segments, [offset]) for offset in picked.in_turn)
             return view.space.fitting(chain.from_iterable(each))
         reached = within_reach(segments, offsets, view.space.json_bytes)

@@ -44,9 +44,7 @@ class Pick:
     `held_back`: by the cap, or by what one write can name. `is_capped_closely`: the cap could be passed with what
     others take over meanwhile. `passed`: which of the fresh, counted from `next`, the group does not want.
     `demands_no_redrive`: the cap could be passed with what is redriven meanwhile. `expired`: how many of the passed
-    have. `has_witnesses`: leases that lose all their messages stay, to reject late receipts. In a group ordered by key,
-    `aside`: the offsets of the passed that are delivered later, and `in_turn`: the offsets picked, in the order of
-    their delivery."""
+    have. `has_witnesses`: leases that lose all their messages stay, to reject late receipts."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -57,8 +55,6 @@ class Pick:
     demands_no_redrive: bool = False
     expired: int = 0
     has_witnesses: bool = True
-    aside: Sequence[int] = ()
-    in_turn: Sequence[int] = ()
 
     @property
     def count(self) -> int:

@@ -40,6 +40,15 @@ _GROWTH = 4
 
 
 @record
+class KeyPick(Pick):
+    """`aside`: the offsets of the passed that are delivered later. `in_turn`: the offsets picked, in the order of their
+    delivery."""
+
+    aside: Sequence[int] = ()
+    in_turn: Sequence[int] = ()
+
+
+@record
 class Known:
     """A message's key, and when it was stored."""
 
@@ -223,7 +232,7 @@ def further(known: Knowledge, blocked: Collection[Lane], enough: Sequence[int]) 
     return LOOKED_FURTHER_MAX if len(lanes) > 1 and any(isinstance(own, str) for own in lanes) else 0
 
 
-def arrange(cursor: Cursor, window: FreshWindow, choice: Choice) -> Pick:
+def arrange(cursor: Cursor, window: FreshWindow, choice: Choice) -> KeyPick:
     """The claim of what is chosen. It passes what is not wanted, up to the next message that is left where it is."""
     chosen = _within_bounds(cursor, window, choice.chosen)
     taken = {each.offset for each in chosen}
@@ -233,7 +242,7 @@ def arrange(cursor: Cursor, window: FreshWindow, choice: Choice) -> Pick:
     if not chosen and window.is_cut and stop == cursor.next and has_room:
         stop = window.offsets.stop  # the claim after this one looks further
     aside = [offset for offset in window.wanted if offset < stop and offset not in taken]
-    return Pick(
+    return KeyPick(
         tuple(_takeovers(chosen)),
         stop - cursor.next,
         next_at_most=cursor.next,
@@ -280,7 +289,7 @@ class KeyOrder:
         is_passing = window.is_cut or view.cursor.next not in window.wanted
         return stored_at(view.chain, view.cursor.next) if window.offsets and is_passing else None
 
-    def pick(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
+    def pick(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> KeyPick:
         """Plans to take up to `want` messages. `most`: only so many of the same, in the same order."""
         known, owed, window = self._looked(view, max(1, want), now, riding)
         in_turn = owed.in_turn(known, window.wanted)

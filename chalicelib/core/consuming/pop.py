@@ -130,9 +130,7 @@ class Popper:
 
     def _settle(self, call: PopCall, topic: Topic) -> None:
         """Acks what no claim has carried. `topic`: as it was when the call began."""
-        call.failed += self._settler.acknowledge(topic, call.group_name, call.acks)
-        self._settler.events.settled("acked", topic, call.group_name, call.acks, call.failed)
-        self._settler.freed(topic, call.group_name)
+        call.failed = self._settler.ack_opened(topic, call.group_name, call.acks, call.failed)
         call.acks = []
 
     def _looks_again(self, call: PopCall, view: GroupView, popped: Popped) -> bool:

@@ -232,10 +232,6 @@ class ReceiptBatch:
                 by_token.setdefault(lease.token, (lease, []))[1].append(receipt)
         return list(by_token.values())
 
-    def ends_sooner(self, deadline: int) -> bool:
-        """Whether a lease that ends then could end sooner than it does now, as far as that is known."""
-        return any(lease.deadline > deadline or lease.deadline == UNKNOWN_MS for lease, _ in self.owed())
-
     def acks(self) -> Plan:
         """Settles owed messages of as many leases as one write can name, and removes leases that others have acked
         completely."""

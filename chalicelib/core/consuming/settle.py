@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.fields import Answer, required, string
@@ -29,7 +30,7 @@ from chalicelib.core.consuming.waiters import Waiters
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, read_again
 from chalicelib.core.cursors.cursor_writes import write
-from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
+from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, UNKNOWN_MS, Lease, parked
 from chalicelib.core.cursors.receipt import Receipt
 from chalicelib.core.cursors.retries import Retries
 from chalicelib.core.dead_letters.bury import Burial
@@ -38,8 +39,11 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key, Refused, key_of
 from chalicelib.core.telemetry.record import count
 
+Prepare = Callable[[ReceiptBatch], None]
+"""Carries out what must come before the next write for a batch: transactions of their own, and appointments."""
+
 Planner = Callable[[ReceiptBatch], Plan]
-"""Plans the next write for a batch; may bury some of its messages first, each in a transaction of its own."""
+"""Plans the next write for a batch, and changes nothing."""
 
 Take = Callable[[Cursor, Sequence[Owed]], tuple[Cursor | None, Sequence[Owed]]]
 """Takes some of these messages out of their leases, in a transaction of its own. Returns the cursor after that (None:
@@ -69,9 +73,15 @@ class Settler:
     def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages permanently. Returns the receipts that failed."""
         batches, failed = self.open(topic, group_name, texts)
-        failed += self.acknowledge(topic, group_name, batches)
-        self.events.settled("acked", topic, group_name, batches, failed)
-        self.freed(topic, group_name)
+        return self.ack_opened(topic, group_name, batches, failed)
+
+    def ack_opened(
+        self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], failed: Sequence[Failure]
+    ) -> list[Failure]:
+        """The same for batches that `open` has returned, with those that had failed then."""
+        failed = [*failed, *self.acknowledge(topic, group_name, batches)]
+        self._report("acked", topic, group_name, batches, failed)
+        self._wake_ordered(topic, group_name)
         return failed
 
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
@@ -82,9 +92,25 @@ class Settler:
             self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
         return [failure for batch in left for failure in batch.unacked()]
 
-    def freed(self, topic: Topic, group_name: str) -> None:
-        """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which
-        have read the group."""
+    def _report(
+        self,
+        name: str,
+        topic: Topic,
+        group_name: str,
+        batches: Sequence[ReceiptBatch],
+        failed: Sequence[Failure],
+        **about: Any,
+    ) -> None:
+        """Counts the receipts that a call has carried out, all but the failed ones, and notes them in a topic with
+        `trace`. `about`: what the note says further."""
+        lost = {failure.receipt for failure in failed}
+        settled = [(batch, receipt) for batch in batches for text, receipt in batch.receipts if text not in lost]
+        count(name, len(settled), topic.name, group_name)
+        if topic.trace:
+            self.events.settled(name, topic, group_name, settled, **about)
+
+    def _wake_ordered(self, topic: Topic, group_name: str) -> None:
+        """Wakes the pops that wait for an ordered group, and so have read it: a settled message may hold up others."""
         known = self._catalogue.seen_group(topic, group_name)
         if known and known.ordered:
             self._waiters.freed(topic.id, group_name)
@@ -99,7 +125,8 @@ class Settler:
         failed += self._return(topic, group, batches, reason, group.max_attempts, delay_ms)
         if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self.lighten(batches)
-        self.events.settled("nacked", topic, group_name, batches, failed, reason=reason)
+        self._report("nacked", topic, group_name, batches, failed, reason=reason)
+        self._waiters.freed(topic.id, group_name)  # waiting pops learn when the retry is due
         return failed
 
     def _return(
@@ -114,23 +141,24 @@ class Settler:
         """Buries messages that were delivered at least this often, if they can be buried, and lets the others wait for
         their retry."""
 
+        def due_ms(lease: Lease) -> int:
+            return self._runtime.now() + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
+
+        def prepare(batch: ReceiptBatch) -> None:
+            if batch.has_unknown_ends:
+                return
+            self._bury(topic, group, batch, reason, attempts_min)
+            for lease, _ in batch.owed():
+                if lease.attempt >= group.max_attempts:  # its messages could not be buried, and perhaps can be then
+                    self._agenda.appoint(REVIVE, keys.subject(topic.name, group.name), due_ms(lease))
+
         def waiting(lease: Lease, offsets: range) -> Lease:
-            return self._retried(topic, group, lease, offsets, delay_ms)
+            return parked(self._runtime, offsets, due_ms(lease), lease.attempt, lease.first_at_ms)
 
         def plan(batch: ReceiptBatch) -> Plan:
-            if batch.has_unknown_ends:
-                return NOTHING
-            self._bury(topic, group, batch, reason, attempts_min)
-            return batch.moves(waiting)
+            return NOTHING if batch.has_unknown_ends else batch.moves(waiting)
 
-        return self._move(topic, group.name, batches, plan)
-
-    def _retried(self, topic: Topic, group: Group, lease: Lease, offsets: range, delay_ms: int | None) -> Lease:
-        """The lease in which messages wait for their retry."""
-        due_ms = self._runtime.now() + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
-        if lease.attempt >= group.max_attempts:  # they could not be buried, and perhaps can be then
-            self._agenda.appoint(REVIVE, keys.subject(topic.name, group.name), due_ms)
-        return parked(self._runtime, offsets, due_ms, lease.attempt, lease.first_at_ms)
+        return self._move(topic, group.name, batches, plan, prepare)
 
     def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Undoes a delivery that did not take place: the messages are ready again, and it does not count."""
@@ -154,8 +182,8 @@ class Settler:
         group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
         failed += self.give_up(topic, group, batches, reason)
-        self.events.settled("buried", topic, group_name, batches, failed, reason=reason)
-        self.freed(topic, group_name)
+        self._report("buried", topic, group_name, batches, failed, reason=reason)
+        self._wake_ordered(topic, group_name)
         return failed
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
@@ -166,15 +194,14 @@ class Settler:
         """Moves messages elsewhere, but those that others have taken by now. An exception of `take` ends it."""
         batches, _ = self.open(topic, group_name, texts)
 
-        def plan(batch: ReceiptBatch) -> Plan:
+        def prepare(batch: ReceiptBatch) -> None:
             while owed := batch.owed():
                 cursor, taken = take(batch.cursor, owed)
                 batch.learn(cursor, Plan(moved=batch.moved_out_of(taken)))
                 if cursor:  # the next call may take out of the same lease
                     self._cache.keep(cursor.key, cursor)
-            return NOTHING
 
-        self._settle(topic, group_name, batches, plan)
+        self._settle(topic, group_name, batches, lambda _: NOTHING, prepare)
 
     def extend(
         self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int
@@ -184,6 +211,7 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
         deadline = self._runtime.now() + invisible_ms
         made: set[str] = set()
+        sooner: set[Key] = set()
 
         def longer(lease: Lease, offsets: range) -> Lease:
             if lease.parked:
@@ -191,21 +219,32 @@ class Settler:
             made.add(token := lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS))
             return Lease(token, offsets.start, len(offsets), deadline, lease.attempt, (), lease.first_at_ms)
 
-        def plan(batch: ReceiptBatch) -> Plan:
-            names_lease = self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
-            planned = batch.moves(longer) if names_lease else batch.extends(deadline, longer)
-            if planned.change and batch.ends_sooner(deadline) and self._may_be_last(topic, group_name, batch):
-                self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
-            return planned
+        def names_lease(batch: ReceiptBatch) -> bool:
+            return self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
 
-        failed += self._move(topic, group_name, batches, plan)
+        def prepare(batch: ReceiptBatch) -> None:
+            ends = {lease.deadline for lease, _ in batch.owed()}
+            if is_sooner := max(ends, default=UNKNOWN_MS) > deadline:
+                sooner.add(batch.cursor.key)
+            may_be_sooner = is_sooner or (UNKNOWN_MS in ends and names_lease(batch))  # in place, it is read first
+            if may_be_sooner and self._may_be_last(topic, group_name, batch):
+                self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
+
+        def plan(batch: ReceiptBatch) -> Plan:
+            return batch.moves(longer) if names_lease(batch) else batch.extends(deadline, longer)
+
+        try:
+            failed += self._move(topic, group_name, batches, plan, prepare)
+        finally:  # a part may be extended
+            if sooner or not invisible_ms:
+                self._waiters.freed(topic.id, group_name)
         extended = [
             Extended(text, self._moved_receipt(receipt, lease) if lease.token in made else text, deadline)
             for batch in batches
             for text, receipt in batch.receipts
             if (lease := batch.moved.get((receipt.token, receipt.offset)))
         ]
-        self.events.settled("extended", topic, group_name, batches, failed, until=deadline)
+        self._report("extended", topic, group_name, batches, failed, until=deadline)
         return extended, failed
 
     def _may_be_last(self, topic: Topic, group_name: str, batch: ReceiptBatch) -> bool:
@@ -219,9 +258,16 @@ class Settler:
         moved = replace(receipt, token=lease.token, index=index, count=lease.count, attempt=lease.attempt)
         return self._receipts.sign(replace(moved, first_at_ms=lease.first_at_ms))
 
-    def _move(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> list[Failure]:
+    def _move(
+        self,
+        topic: Topic,
+        group_name: str,
+        batches: Sequence[ReceiptBatch],
+        planner: Planner,
+        prepare: Prepare | None = None,
+    ) -> list[Failure]:
         """Returns the receipts whose messages did not move."""
-        self._settle(topic, group_name, batches, planner)
+        self._settle(topic, group_name, batches, planner, prepare)
         return [failure for batch in batches for failure in batch.unmoved()]
 
     def open(self, topic: Topic, group_name: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
@@ -250,18 +296,34 @@ class Settler:
                 batch.settle_by = group.settle_by if batch.group_id == group.id else None
         return batches, failed
 
-    def _settle(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
+    def _settle(
+        self,
+        topic: Topic,
+        group_name: str,
+        batches: Sequence[ReceiptBatch],
+        planner: Planner,
+        prepare: Prepare | None = None,
+    ) -> None:
         """Plans and writes, all cursors in parallel, until no plan has anything left to change.
 
         Raises GroupNotFound if a cursor is missing because the group is."""
-        self._write_all(topic, group_name, batches, planner)
-        while bring_pages_back(self._store, self._retries, batches):
-            self._write_all(topic, group_name, batches, planner)
+        is_open = True
+        while is_open:
+            self._write_all(topic, group_name, batches, planner, prepare)
+            paged = [batch for batch in batches if batch.cursor.pages and batch.settle_by == BY_MESSAGE]
+            is_open = bool(paged) and bring_pages_back(self._store, self._retries, paged)
         if missing := [batch for batch in batches if batch.is_missing]:
             self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
 
-    def _write_all(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
-        while planned := self._planned(topic, group_name, batches, planner):
+    def _write_all(
+        self,
+        topic: Topic,
+        group_name: str,
+        batches: Sequence[ReceiptBatch],
+        planner: Planner,
+        prepare: Prepare | None,
+    ) -> None:
+        while planned := self._planned(topic, group_name, batches, planner, prepare):
             outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
             for (batch, plan), outcome in zip(planned, outcomes, strict=True):
                 if not isinstance(outcome, StoreUnavailable):
@@ -269,7 +331,12 @@ class Settler:
             raise_trouble(outcomes)
 
     def _planned(
-        self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner
+        self,
+        topic: Topic,
+        group_name: str,
+        batches: Sequence[ReceiptBatch],
+        planner: Planner,
+        prepare: Prepare | None,
     ) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
@@ -278,6 +345,8 @@ class Settler:
                 batch.now = self._runtime.now()
                 if batch.needs_rule:
                     batch.settle_by = self._rule(topic, group_name, batch.group_id)
+                if prepare:
+                    prepare(batch)
             planned = [(batch, planner(batch)) for batch in left]
             assumed = [batch for batch, plan in planned if not plan.change and not batch.is_seen]
             if not assumed:
@@ -338,12 +407,10 @@ def resolve_late(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]
 
 
 def bring_pages_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> bool:
-    """Brings back retry pages that hold messages of these receipts, where receipts name messages. Returns whether there
-    is more to settle, or to look for. Raises CursorFull: no room for a page."""
+    """Brings back retry pages that hold messages of these receipts, which name messages. Returns whether there is more
+    to settle, or to look for. Raises CursorFull: no room for a page."""
     asked = []
     for batch in batches:
-        if batch.settle_by != BY_MESSAGE or not batch.cursor.pages:
-            continue
         last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
         near = [page for page in batch.cursor.pages.values() if page.low <= last and page.id not in batch.searched]
         if near:

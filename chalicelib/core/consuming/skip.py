@@ -4,6 +4,7 @@ expired, and those that waited while the group was purged."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from chalicelib.core.base.cache import BoundedCache, Caches
 from chalicelib.core.base.limits import ENTRY_LATE_MS, MIB, PASSED_AT_ONCE_MAX
@@ -20,6 +21,8 @@ FILTERED_BYTES_MAX = 8 * MIB
 VERDICTS_KEPT_MAX = 10_000
 """Verdicts of filters that an instance keeps, some 300 bytes each: a look at what may not be taken yet takes no steps
 again, and so comes to what lies behind."""
+
+AnyPick = TypeVar("AnyPick", bound=Pick)
 
 _GROWTH = 4
 """How much further to read each time that too few messages were found."""
@@ -122,7 +125,7 @@ class Skipper:
         )
         return stop - start - sum(map(len, judged))
 
-    def past_expired(self, view: QueueView, picked: Pick) -> Pick:
+    def past_expired(self, view: QueueView, picked: AnyPick) -> AnyPick:
         """The offset before which everything has expired, however far that is; at least the examined ones. A late entry
         may be older than those before it, and mislead the search about their age."""
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1

@@ -18,7 +18,7 @@ from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.view import FILTERING_MS, GroupView, QueueView, want
 from chalicelib.core.consuming.waiters import WaitKey
 from chalicelib.core.cursors import Cursors
-from chalicelib.core.cursors.broadcast import newest
+from chalicelib.core.cursors.broadcast import ReadAgain, newest
 from chalicelib.core.cursors.cursor import Cursor, completed, standing_cursors_of
 from chalicelib.core.delays.promoter import Promoter, first_due
 from chalicelib.core.log.reader import LogReader, SeenSegments, Want
@@ -57,6 +57,15 @@ class ViewReader:
         queues. `is_patient`: waits for each log for as long as the call may.
 
         Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
+        while True:
+            try:
+                return self._read(topic, group_name, ask, looked_at, strong, is_patient)
+            except ReadAgain:
+                strong = True
+
+    def _read(
+        self, topic: Topic, group_name: str, ask: Pop, looked_at: Sequence[int], strong: bool, is_patient: bool
+    ) -> GroupView:
         at_ms, asked_at_ms = self._runtime.now(), self._runtime.uptime()
         known = self._catalogue.seen_group(topic, group_name)
         pages = _pages(topic, known, ask, looked_at)
@@ -70,13 +79,11 @@ class ViewReader:
         is_told = 0 in pages or not is_recent
         group = self._group(topic, group_name, known, items, asked_at_ms) if known is None or is_told else known
         cursors = self._cursors_of(topic, group, known, items, ask, pages, strong)
-        if cursors is None:
-            return self.read(topic, group_name, ask, looked_at, strong=True, is_patient=is_patient)
         queues = self._views(topic, group, ask, cursors, at_ms)
         looked = [queues[queue] for queue in looked_at]
         self._read_logs(looked, of_logs, bool(of_delays), answers[len(of_group) :], is_hurried)
         if not is_told and any(view.would_create(at_ms) for view in looked):  # if the group is still there
-            return self.read(topic, group_name, ask, looked_at, strong=True, is_patient=is_patient)
+            raise ReadAgain
         window = _window(group, items) if group.rate_limit else None
         return GroupView(topic, group, ask, queues, window, at_ms)
 
@@ -198,25 +205,24 @@ class ViewReader:
         ask: Pop,
         pages: Sequence[int],
         strong: bool,
-    ) -> list[Cursor] | None:
-        """The cursors of the queues in these pages, in a broadcast group those of this consumer. None: they are to be
-        read again."""
+    ) -> list[Cursor]:
+        """The cursors of the queues in these pages, in a broadcast group those of this consumer. Raises ReadAgain."""
         queues = [queue for page in pages for queue in keys.queues_of(page, topic.readers)]
         if not group.is_broadcast:
             is_limited_anew = known is not None and 0 not in pages and group.rate_limit and not known.rate_limit
             if known and (known.is_broadcast or (0 not in pages and known.id != group.id) or is_limited_anew):
-                return None
+                raise ReadAgain
             return completed(group, queues, standing_cursors_of(group, items))
         if ask.consumer_id is None:
             raise InvalidField(
                 f"field 'consumer_id' must be given, since group '{group.name}' is broadcast; it is null"
             )
         if known is None or known.id != group.id:
-            return None
+            raise ReadAgain
         own = completed(group, queues, standing_cursors_of(group, items), keys.consumer(ask.consumer_id))
         if topic.delays and not strong and newest(own) is None:
-            return None  # it would begin as the settings say, which a purge may have changed
-        return self._consumers.admitted(group, ask.consumer_id, own, strong)
+            raise ReadAgain  # it would begin as the settings say, which a purge may have changed
+        return self._consumers.admit(group, ask.consumer_id, own, strong)
 
 
 def _window(group: Group, items: list[Item]) -> Item | None:
