@@ -22,8 +22,7 @@ from chalicelib.core.delays.decision import (
 )
 from chalicelib.core.delays.promoter import first_due
 from chalicelib.core.delays.writer import Waiting
-from chalicelib.core.log.packing import unpack
-from chalicelib.core.log.segment import Entry
+from chalicelib.core.log.segment import Entry, unpack
 from chalicelib.core.table.writes import Item
 
 NOW = 1_800_000_000_999

@@ -19,7 +19,7 @@ from chalicelib.core.log.segment import (
     leave,
     reopen,
 )
-from chalicelib.core.log.tails import CROWDED_BYTES_MAX
+from chalicelib.core.log.writer import CROWDED_BYTES_MAX
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Write
 from local.memory.evaluate import after, holds

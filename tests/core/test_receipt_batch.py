@@ -12,8 +12,7 @@ from chalicelib.core.consuming.receipt_batch import CursorFull, CursorState, Pla
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor, ReceiptState, RetryPage
 from chalicelib.core.cursors.cursor_writes import LEASES_ROOM, CursorChange, prolong, write
-from chalicelib.core.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark
-from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, Receipt, mark
 from chalicelib.core.table import keys
 from local.memory.evaluate import after, holds
 from tests.core.test_cursor import paths

@@ -11,10 +11,10 @@ from chalicelib.core.base.message import Message
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays import decision as delays
 from chalicelib.core.delays.decision import Decision, Slot
-from chalicelib.core.log import packing, segment
+from chalicelib.core.log import segment
 from chalicelib.core.log.segment import Entry, Segment
 from chalicelib.core.producing import dedup
-from chalicelib.core.producing.queue_choice import queue_of_key
+from chalicelib.core.producing.produce import queue_of_key
 from chalicelib.core.requests import correlation
 from chalicelib.core.requests.correlation import Correlation
 from chalicelib.core.table import keys
@@ -68,7 +68,7 @@ def test_an_entry_knows_its_shortest_life_and_what_was_sent_first() -> None:
         Message("c", None, None, None, {}),
     ]
     entry = Entry.packed(b"entry-id", messages, NOW)
-    assert (entry.count, entry.stored_at_ms, entry.data, entry.pieces) == (3, NOW, packing.pack(messages)[1], 0)
+    assert (entry.count, entry.stored_at_ms, entry.data, entry.pieces) == (3, NOW, segment.pack(messages)[1], 0)
     assert (entry.least_ttl_ms, entry.first_sent_at_ms) == (700, NOW - 5)
     last = Entry.packed(b"entry-id", messages[2:], NOW)
     assert (last.least_ttl_ms, last.first_sent_at_ms) == (None, None)
@@ -84,10 +84,10 @@ def test_packed_messages() -> None:
     messages = [Message("a", None, None, None, {}), full]
     line = b'{"B":"Yg==","k":"key","t":"tag","p":{"n":"v"},"i":"id","s":5,"l":7,"q":"cid","u":1800000000000}'
     lines = b'{"b":"a"}\n' + line
-    assert packing.unpack("json", lines) == messages
-    codec, data, wire_bytes = packing.pack(messages)
-    assert (packing.unpack(codec, data), wire_bytes) == (messages, len(lines) + lines.count(b'"'))
-    assert packing.pack(messages[:1])[:2] == ("json", lines[:9])
+    assert segment.unpack("json", lines) == messages
+    codec, data, wire_bytes = segment.pack(messages)
+    assert (segment.unpack(codec, data), wire_bytes) == (messages, len(lines) + lines.count(b'"'))
+    assert segment.pack(messages[:1])[:2] == ("json", lines[:9])
 
 
 def test_segments() -> None:

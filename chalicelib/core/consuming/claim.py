@@ -236,7 +236,8 @@ class Claimer:
         """The pick, cut to the space of the response."""
         if view.is_outrun:
             self._skipper.look_on(view, want)
-        self._growth.leased(view.topic, len(view.cursor.leases))
+        if view.topic.queues_auto:
+            self._growth.leased(view.topic, len(view.cursor.leases))
         riding = _riding(view, now)
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked) if picked.takeovers else view.chain

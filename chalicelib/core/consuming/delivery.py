@@ -24,8 +24,7 @@ from chalicelib.core.consuming.receipt_batch import ReceiptBatch
 from chalicelib.core.consuming.request import LEASE_END, RECEIPT
 from chalicelib.core.consuming.settle import Settler
 from chalicelib.core.consuming.view import QueueView
-from chalicelib.core.cursors.lease import Lease, runs
-from chalicelib.core.cursors.receipt import Receipt, Receipts
+from chalicelib.core.cursors.lease import Lease, Receipt, Receipts, runs
 from chalicelib.core.log.reader import LogReader, Want, entries, stored_at
 from chalicelib.core.log.segment import Segment
 from chalicelib.core.telemetry.record import count

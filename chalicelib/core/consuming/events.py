@@ -18,8 +18,7 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import ReceiptBatch
-from chalicelib.core.cursors.lease import mark
-from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.cursors.lease import Receipt, mark
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
 

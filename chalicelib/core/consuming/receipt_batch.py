@@ -18,8 +18,7 @@ from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor, ReceiptState
 from chalicelib.core.cursors.cursor_writes import NO_CHANGE, CursorChange
-from chalicelib.core.cursors.lease import UNKNOWN_MS, Lease, delivery, runs
-from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.cursors.lease import UNKNOWN_MS, Lease, Receipt, delivery, runs
 from chalicelib.core.table.writes import Key
 
 ACKED_TOGETHER_MAX = 10

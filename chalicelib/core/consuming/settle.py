@@ -30,14 +30,17 @@ from chalicelib.core.consuming.waiters import Waiters
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, read_again
 from chalicelib.core.cursors.cursor_writes import write
-from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, UNKNOWN_MS, Lease, parked
-from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, UNKNOWN_MS, Lease, Receipt, parked
 from chalicelib.core.cursors.retries import Retries
 from chalicelib.core.dead_letters.bury import Burial
 from chalicelib.core.store import Keys, Store, raise_trouble
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key, Refused, key_of
 from chalicelib.core.telemetry.record import count
+
+_SETTLED = ("acked", "buried")
+
+Batches = Sequence[ReceiptBatch]
 
 Prepare = Callable[[ReceiptBatch], None]
 """Carries out what must come before the next write for a batch: transactions of their own, and appointments."""
@@ -75,16 +78,13 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
         return self.ack_opened(topic, group_name, batches, failed)
 
-    def ack_opened(
-        self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], failed: Sequence[Failure]
-    ) -> list[Failure]:
+    def ack_opened(self, topic: Topic, group_name: str, batches: Batches, failed: Sequence[Failure]) -> list[Failure]:
         """The same for batches that `open` has returned, with those that had failed then."""
         failed = [*failed, *self.acknowledge(topic, group_name, batches)]
-        self._report("acked", topic, group_name, batches, failed)
-        self._wake_ordered(topic, group_name)
+        self._end("acked", topic, group_name, batches, failed)
         return failed
 
-    def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
+    def acknowledge(self, topic: Topic, group_name: str, batches: Batches) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
         left = [batch for batch in batches if not batch.is_done]
         if late := [batch for batch in left if batch.perhaps_lost()]:
@@ -92,26 +92,24 @@ class Settler:
             self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
         return [failure for batch in left for failure in batch.unacked()]
 
-    def _report(
+    def _end(
         self,
         name: str,
         topic: Topic,
         group_name: str,
-        batches: Sequence[ReceiptBatch],
+        batches: Batches,
         failed: Sequence[Failure],
         **about: Any,
     ) -> None:
         """Counts the receipts that a call has carried out, all but the failed ones, and notes them in a topic with
-        `trace`. `about`: what the note says further."""
+        `trace`. Wakes the pops that wait for an ordered group, and so have read it: a settled message may have held up
+        others. `about`: what the note says further."""
         lost = {failure.receipt for failure in failed}
         settled = [(batch, receipt) for batch in batches for text, receipt in batch.receipts if text not in lost]
         count(name, len(settled), topic.name, group_name)
         if topic.trace:
             self.events.settled(name, topic, group_name, settled, **about)
-
-    def _wake_ordered(self, topic: Topic, group_name: str) -> None:
-        """Wakes the pops that wait for an ordered group, and so have read it: a settled message may hold up others."""
-        known = self._catalogue.seen_group(topic, group_name)
+        known = self._catalogue.seen_group(topic, group_name) if name in _SETTLED else None
         if known and known.ordered:
             self._waiters.freed(topic.id, group_name)
 
@@ -125,18 +123,12 @@ class Settler:
         failed += self._return(topic, group, batches, reason, group.max_attempts, delay_ms)
         if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self.lighten(batches)
-        self._report("nacked", topic, group_name, batches, failed, reason=reason)
+        self._end("nacked", topic, group_name, batches, failed, reason=reason)
         self._waiters.freed(topic.id, group_name)  # waiting pops learn when the retry is due
         return failed
 
     def _return(
-        self,
-        topic: Topic,
-        group: Group,
-        batches: Sequence[ReceiptBatch],
-        reason: str,
-        attempts_min: int,
-        delay_ms: int | None = None,
+        self, topic: Topic, group: Group, batches: Batches, reason: str, attempts_min: int, delay_ms: int | None = None
     ) -> list[Failure]:
         """Buries messages that were delivered at least this often, if they can be buried, and lets the others wait for
         their retry."""
@@ -171,7 +163,7 @@ class Settler:
 
         return failed + self._move(topic, group_name, batches, lambda batch: batch.moves(undelivered))
 
-    def lighten(self, batches: Sequence[ReceiptBatch]) -> None:
+    def lighten(self, batches: Batches) -> None:
         """Moves retries with a long wait into pages."""
         for batch in batches:
             lighter = self._retries.lighten(batch.cursor)
@@ -182,11 +174,10 @@ class Settler:
         group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
         failed += self.give_up(topic, group, batches, reason)
-        self._report("buried", topic, group_name, batches, failed, reason=reason)
-        self._wake_ordered(topic, group_name)
+        self._end("buried", topic, group_name, batches, failed, reason=reason)
         return failed
 
-    def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
+    def give_up(self, topic: Topic, group: Group, batches: Batches, reason: str) -> list[Failure]:
         """Buries messages. If they cannot be buried, they are nacked."""
         return self._return(topic, group, batches, reason, attempts_min=0)
 
@@ -244,7 +235,7 @@ class Settler:
             for text, receipt in batch.receipts
             if (lease := batch.moved.get((receipt.token, receipt.offset)))
         ]
-        self._report("extended", topic, group_name, batches, failed, until=deadline)
+        self._end("extended", topic, group_name, batches, failed, until=deadline)
         return extended, failed
 
     def _may_be_last(self, topic: Topic, group_name: str, batch: ReceiptBatch) -> bool:
@@ -259,12 +250,7 @@ class Settler:
         return self._receipts.sign(replace(moved, first_at_ms=lease.first_at_ms))
 
     def _move(
-        self,
-        topic: Topic,
-        group_name: str,
-        batches: Sequence[ReceiptBatch],
-        planner: Planner,
-        prepare: Prepare | None = None,
+        self, topic: Topic, group_name: str, batches: Batches, planner: Planner, prepare: Prepare | None = None
     ) -> list[Failure]:
         """Returns the receipts whose messages did not move."""
         self._settle(topic, group_name, batches, planner, prepare)
@@ -297,46 +283,29 @@ class Settler:
         return batches, failed
 
     def _settle(
-        self,
-        topic: Topic,
-        group_name: str,
-        batches: Sequence[ReceiptBatch],
-        planner: Planner,
-        prepare: Prepare | None = None,
+        self, topic: Topic, group_name: str, batches: Batches, planner: Planner, prepare: Prepare | None = None
     ) -> None:
         """Plans and writes, all cursors in parallel, until no plan has anything left to change.
 
         Raises GroupNotFound if a cursor is missing because the group is."""
         is_open = True
         while is_open:
-            self._write_all(topic, group_name, batches, planner, prepare)
+            while planned := self._planned(topic, group_name, batches, planner, prepare):
+                self._write(planned)
             paged = [batch for batch in batches if batch.cursor.pages and batch.settle_by == BY_MESSAGE]
             is_open = bool(paged) and bring_pages_back(self._store, self._retries, paged)
         if missing := [batch for batch in batches if batch.is_missing]:
             self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
 
-    def _write_all(
-        self,
-        topic: Topic,
-        group_name: str,
-        batches: Sequence[ReceiptBatch],
-        planner: Planner,
-        prepare: Prepare | None,
-    ) -> None:
-        while planned := self._planned(topic, group_name, batches, planner, prepare):
-            outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
-            for (batch, plan), outcome in zip(planned, outcomes, strict=True):
-                if not isinstance(outcome, StoreUnavailable):
-                    self._learn(batch, plan, outcome)
-            raise_trouble(outcomes)
+    def _write(self, planned: Sequence[tuple[ReceiptBatch, Plan]]) -> None:
+        outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
+        for (batch, plan), outcome in zip(planned, outcomes, strict=True):
+            if not isinstance(outcome, StoreUnavailable):
+                self._learn(batch, plan, outcome)
+        raise_trouble(outcomes)
 
     def _planned(
-        self,
-        topic: Topic,
-        group_name: str,
-        batches: Sequence[ReceiptBatch],
-        planner: Planner,
-        prepare: Prepare | None,
+        self, topic: Topic, group_name: str, batches: Batches, planner: Planner, prepare: Prepare | None
     ) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
@@ -388,7 +357,7 @@ class Settler:
             batch.learn(cursor, Plan(moved=batch.moved_out_of(buried)))
 
 
-def resolve_late(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
+def resolve_late(store: Store, retries: Retries, batches: Batches) -> None:
     """Decides late receipts, of messages that were acked, that are dead, or that wait in a retry page: records in each
     batch which of its messages are dead or wait.
 
@@ -406,7 +375,7 @@ def resolve_late(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]
         batches = [batch for batch in left if _is_open(batch, before[batch.cursor.key], judged, seen)]
 
 
-def bring_pages_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> bool:
+def bring_pages_back(store: Store, retries: Retries, batches: Batches) -> bool:
     """Brings back retry pages that hold messages of these receipts, which name messages. Returns whether there is more
     to settle, or to look for. Raises CursorFull: no room for a page."""
     asked = []
@@ -439,7 +408,7 @@ def _is_open(batch: ReceiptBatch, before: Cursor, judged: Set[Key], seen: Set[st
     return bool(missing) and not (missing <= judged and pages <= seen and batch.cursor.returns == before.returns)
 
 
-def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> Set[Key]:
+def _note_dead(store: Store, batches: Batches) -> Set[Key]:
     """Returns the keys of the letters that there may have been."""
     late = {_letter_key(receipt): (batch, receipt) for batch in batches for receipt in batch.perhaps_lost()}
     for letter in store.read([Keys(list(late), strong=True)])[0]:
@@ -449,7 +418,7 @@ def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> Set[Key]:
     return late.keys()
 
 
-def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> set[str]:
+def _note_paged(retries: Retries, batches: Batches) -> set[str]:
     """Returns the ids of the pages that were read, or need not be. The others were just brought back."""
     asked = []
     seen: set[str] = set()

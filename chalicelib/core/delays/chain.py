@@ -17,7 +17,7 @@ from chalicelib.core.delays.decision import (
 )
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
-from chalicelib.core.log.tails import Tail
+from chalicelib.core.log.writer import Tail
 from chalicelib.core.store import Keys, Range, Read, Store
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Refused, key_of

@@ -28,7 +28,7 @@ from chalicelib.core.delays.decision import wait
 from chalicelib.core.delays.writer import DelayWriter, Waiting
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
-from chalicelib.core.log.tails import Tail
+from chalicelib.core.log.writer import Tail
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.store import Keys
 from chalicelib.core.table import keys

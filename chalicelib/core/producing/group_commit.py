@@ -84,7 +84,8 @@ class GroupCommit:
         if isinstance(call.share, TopicNotFound):
             raise TopicNotFound(call.share.detail)
         share = call.share or Share(_in_doubt())
-        if not _is_surely_unstored(share.written):
+        first = share.written.first
+        if not isinstance(first, StoreUnavailable) or first.outcome_unknown:
             deadline.has_written()
         return share
 
@@ -167,10 +168,6 @@ def _tell(together: Sequence[_Call], outcome: Written | TopicNotFound) -> None:
     for call in together:
         call.share = outcome if isinstance(outcome, TopicNotFound) else Share(outcome, begins_at)
         begins_at += len(call.messages)
-
-
-def _is_surely_unstored(written: Written) -> bool:
-    return isinstance(written.first, StoreUnavailable) and not written.first.outcome_unknown
 
 
 def _in_doubt() -> Written:
