@@ -93,15 +93,12 @@ class Claimer:
         now = self._runtime.now()
         while self._tend(view, want, now):
             now = self._runtime.now()
-        riding = _riding(view, now)
-        if view.group.is_by_key:
-            picked = self._key_order.pick(view, want, now, riding)
-            if picked.count or not picked.fresh:
-                return picked
-            self.claim(view, 0)  # it passes what nobody is to get, which needs no permits
-            now = self._runtime.now()
-            return self._key_order.pick(view, want, now, _riding(view, now))
-        return pick(view.cursor, view.group, view.end, want, now, riding)
+        picked = self._pick(view, want, now, _riding(view, now))
+        if not view.group.is_by_key or picked.count or not picked.fresh:
+            return picked
+        self.claim(view, 0)  # it passes what nobody is to get, which needs no permits
+        now = self._runtime.now()
+        return self._pick(view, want, now, _riding(view, now))
 
     def would_act(self, view: QueueView, now: int) -> bool:
         """Whether a claim would take, pass, bury or bring back messages. Messages that the order of the queue or the
@@ -109,11 +106,7 @@ class Claimer:
         is_spent = any(lease.attempt >= view.group.max_attempts for lease in view.cursor.due(now))
         if is_spent or due_page(view.cursor, now, 1):
             return True
-        picked: Pick
-        if view.group.is_by_key:
-            picked = self._key_order.pick(view, 1, now, NOTHING)
-        else:
-            picked = pick(view.cursor, view.group, view.end, 1, now)
+        picked = self._pick(view, 1, now, NOTHING)
         return bool(picked.takeovers or picked.fresh)
 
     def claim(self, view: QueueView, want: int) -> Claimed:
@@ -242,7 +235,7 @@ class Claimer:
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked) if picked.takeovers else view.chain
         if view.space.holds(wire_bytes(segments) if picked.takeovers else view.ahead.wire_bytes, want):
-            is_sifted = view.group.filter is not None or view.has_purged
+            is_sifted = view.group.filter is not None or view.ahead.has_purged
             return _ClaimPlan(picked, segments, riding, picked.held_back, is_exact=is_sifted or bool(picked.passed))
         held_back, fitting = HeldBack.NOTHING, self._fitting(view, picked, segments)
         while fitting < picked.count:
@@ -273,12 +266,16 @@ class Claimer:
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
         """The messages to take, up to `most` of those wanted, and those to skip before them."""
+        picked = self._pick(view, want, now, riding, most)
+        is_plain = view.group.is_by_key or not picked.fresh or view.is_plain(now)
+        return picked if is_plain else self._skipper.skip(view, picked)
+
+    def _pick(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
+        """The same, before filters."""
         if view.group.is_by_key:
             return self._key_order.pick(view, want, now, riding, most)
         want = want if most is None else most
-        picked = pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
-        is_plain = not picked.fresh or view.is_plain(now)
-        return picked if is_plain else self._skipper.skip(view, picked)
+        return pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of all picked messages: those taken over are before the cursor and located again."""

@@ -96,9 +96,10 @@ def pick(
     riding: Plan = NOTHING,
     delivered: Collection[int] = (),
 ) -> Pick:
-    """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. What they settle makes
-    room, and their leases cannot be taken over; what these still owe counts against the cap, since others may extend
-    it. `end`: not before the cursor's `next`. `delivered`: offsets not to take again, though their leases are due."""
+    """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. Settled messages make
+    room. A claim cannot take over the leases of these acks; messages that they still owe count against the cap, since
+    others may extend them. `end`: not before the cursor's `next`. `delivered`: offsets not to take again, though their
+    leases are due."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next)
     freed = freed_by(riding, now) if riding.acked else 0

@@ -1,11 +1,12 @@
 """Claims of groups that are ordered by key: `KeyOrder` finds the keys, the functions plan one claim in a queue.
 
-A message that is owed is *held*, by its holder or by the wait of its retry, or *due*, or *set aside*. Of each key, what
-lies before its first held message can be delivered, and so can fresh messages of keys without any. The key that has
-been ready for longest comes first, with all that can be taken of it. Fresh messages that a claim passes are set aside.
+A message that is owed is *held*, by its holder or by the wait of its retry, or *due*, or *set aside*. A claim can
+deliver the messages of a key that lie before its first held one, and fresh messages of keys without any. The key that
+has been ready for longest comes first, with all that can be taken of it. Fresh messages that a claim passes are set
+aside.
 
-Whoever takes a message takes all earlier ones of its key that are owed and not held in the same write, which demands
-that none of their leases has changed. So it needs no other proof that nobody else has got one of them meanwhile.
+A claim of a message takes all earlier ones of its key that are owed and not held in the same write, which demands that
+none of their leases has changed. So it needs no other proof that nobody else has got one of them meanwhile.
 """
 
 from __future__ import annotations
