@@ -14,7 +14,7 @@ from chalicelib.core.catalogue.agenda import ALWAYS_MS, CHECK
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import AUTO, Topic
 from chalicelib.core.cursors.progress import QueueOffsets
-from chalicelib.core.log.offsets import Offsets
+from chalicelib.core.log.reader import Offsets
 from chalicelib.core.store import Keys
 from chalicelib.core.store.paging import page, token_of
 from chalicelib.core.table import keys

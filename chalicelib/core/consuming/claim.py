@@ -23,7 +23,7 @@ from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parke
 from chalicelib.core.cursors.retries import PARKED_MAX, due_page
 from chalicelib.core.dead_letters.bury import Burial
 from chalicelib.core.log import Log
-from chalicelib.core.log.reader import Want, wire_bytes, within_reach
+from chalicelib.core.log.reader import Want, joined, wire_bytes, within_reach
 from chalicelib.core.log.segment import Segment
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Refused
@@ -281,9 +281,7 @@ class Claimer:
         """The segments of all picked messages: those taken over are before the cursor and located again."""
         log = view.topic.logs[view.queue]
         wants = [Want(log, stretch.start, len(stretch), None) for stretch in stretches(picked.taken_over)]
-        chains = [*self._reader.chains(wants), view.chain]
-        by_base = {segment.base: segment for chain in chains for segment in chain}
-        return [by_base[base] for base in sorted(by_base)]
+        return joined([*self._reader.chains(wants), view.chain])
 
     def _fitting(self, view: QueueView, picked: Pick, segments: list[Segment]) -> int:
         """How many of the picked messages fit the response; reads them only in case of doubt."""

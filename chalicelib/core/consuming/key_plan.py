@@ -22,12 +22,12 @@ from chalicelib.core.base.records import mutable, record
 from chalicelib.core.catalogue.group import BY_RECEIPT, Group
 from chalicelib.core.consuming.claim_plan import HeldBack, Pick, freed_by, stretches
 from chalicelib.core.consuming.receipt_batch import Plan
-from chalicelib.core.consuming.skip import FILTERED_BYTES_MAX, Skipper
+from chalicelib.core.consuming.skip import FILTERED_BYTES_MAX, GROWTH, Skipper
 from chalicelib.core.consuming.view import QueueView
 from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.cursors.cursor_writes import LEASES_ROOM
 from chalicelib.core.cursors.lease import Lease, runs
-from chalicelib.core.log.reader import LogReader, Want, stored_at, within_reach
+from chalicelib.core.log.reader import LogReader, Want, joined, stored_at, within_reach
 from chalicelib.core.log.segment import Segment
 from chalicelib.core.table import keys
 
@@ -36,8 +36,6 @@ LOOKED_FURTHER_MAX = 32
 lies between is set aside, which makes the cursor longer."""
 _KEYS_KEPT_MAX = 50_000
 """Keys cached by one instance, some 300 bytes each."""
-_GROWTH = 4
-"""How much further to read each time that too few messages were found."""
 
 
 @record
@@ -337,7 +335,7 @@ class KeyOrder:
             count, is_enough = look(known, blocked, view.cursor.aside, reached, want)
             if count < len(wanted):
                 return FreshWindow(range(start, wanted[count]), wanted[:count], is_cut=not is_enough)
-            target = want + further(known, blocked, wanted) if is_enough else ahead * _GROWTH
+            target = want + further(known, blocked, wanted) if is_enough else ahead * GROWTH
             if (is_enough and view.end - start >= target) or offsets.stop < view.end:
                 return FreshWindow(offsets, wanted, is_cut=not is_enough)
             if view.end - start < ahead or not view.chain[-1].is_sealed:
@@ -363,10 +361,7 @@ class KeyOrder:
             if not missing:
                 break
             wants = [Want(log, run.start, len(run), None) for run in stretches(missing)]
-            by_base = {
-                segment.base: segment for chain in self._reader.chains(wants, strong=strong) for segment in chain
-            }
-            chain = [by_base[base] for base in sorted(by_base)]
+            chain = joined(self._reader.chains(wants, strong=strong))
             while missing and (found := self._read(view, chain, missing)):
                 known |= found
                 missing = [offset for offset in missing if offset not in found]

@@ -24,7 +24,7 @@ again, and so comes to what lies behind."""
 
 AnyPick = TypeVar("AnyPick", bound=Pick)
 
-_GROWTH = 4
+GROWTH = 4
 """How much further to read each time that too few messages were found."""
 
 
@@ -47,7 +47,7 @@ class Skipper:
             is_all = view.end - view.cursor.next < ahead or len(offsets) >= PASSED_AT_ONCE_MAX
             if len(wanted) >= picked.fresh or is_all or len(offsets) < view.end - view.cursor.next:
                 return self._passing(view, picked, offsets, wanted)
-            ahead = min(_GROWTH * ahead, PASSED_AT_ONCE_MAX)
+            ahead = min(GROWTH * ahead, PASSED_AT_ONCE_MAX)
             self.look_on(view, ahead)
 
     def look_on(self, view: QueueView, count: int) -> None:

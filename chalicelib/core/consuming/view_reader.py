@@ -168,16 +168,13 @@ class ViewReader:
     def _tried_alone(self, view: QueueView, seen: SeenSegments) -> StoreUnavailable | None:
         try:
             with deadline.part_until(self._runtime.uptime() + HOP_MS_MIN):
-                self._read_alone(view, seen)
+                glances = self._promoter.glances(view.topic, [view.queue])
+                if glances and view.waits_until_ms is None:
+                    view.waits_until_ms = first_due(self._store.read(glances))[0]
+                view.saw(self._reader.chains([view.want(view.ask.max_messages)], seen)[0])
         except StoreUnavailable as trouble:
             return trouble
         return None
-
-    def _read_alone(self, view: QueueView, seen: SeenSegments) -> None:
-        glances = self._promoter.glances(view.topic, [view.queue])
-        if glances and view.waits_until_ms is None:
-            view.waits_until_ms = first_due(self._store.read(glances))[0]
-        view.saw(self._reader.chains([view.want(view.ask.max_messages)], seen)[0])
 
     def _guess(self, topic: Topic, known: Group | None, ask: Pop, queues: Iterable[int]) -> list[Want]:
         if known is None:

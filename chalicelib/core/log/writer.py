@@ -28,8 +28,9 @@ from chalicelib.core.base.records import mutable, record
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.log.payloads import Payloads
+from chalicelib.core.log.reader import newest
 from chalicelib.core.log.segment import Entry, Segment, append, reopen
-from chalicelib.core.store import Keys, Outcome, Range, Read, Throttled, raise_trouble
+from chalicelib.core.store import Keys, Outcome, Range, Throttled, raise_trouble
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Exists, Item, Refused, Set, Write, key_of
 
@@ -79,8 +80,8 @@ class Tails:
                 unsure.append(log)
         if unsure:
             is_new = any(log not in tails for log in unsure)
-            newest = self._newest(topic, unsure, is_new, strong)
-            tails |= {log: self._found(log, segment) for log, segment in zip(unsure, newest, strict=True)}
+            last = self._newest(topic, unsure, is_new, strong)
+            tails |= {log: self._found(log, segment) for log, segment in zip(unsure, last, strict=True)}
         return tails
 
     def saw(self, segment: Segment) -> Tail:
@@ -138,11 +139,8 @@ class Tails:
         """The last segments of these logs. `is_new`: the topic is verified to exist, since an instance with a cached
         topic must not create segments for a deleted one."""
         strong = strong or is_new
-        newest: list[Read] = [
-            Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=strong) for log in logs
-        ]
-        topics: list[Read] = [Keys([keys.topic(topic.name)], strong=True)] if is_new else []
-        found = self._store.read([*newest, *topics])
+        topics = [Keys([keys.topic(topic.name)], strong=True)] if is_new else []
+        found = self._store.read([*newest(logs, strong), *topics])
         if not is_new and not all(found):  # a log that was there is gone
             return self._newest(topic, logs, is_new=True, strong=True)
         if is_new and (not found[-1] or found[-1][0]["id"] != topic.id):
