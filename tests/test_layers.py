@@ -66,7 +66,7 @@ TECHNOLOGIES = {
     "chalice": ("chalicelib.doors", "app", "local"),
     "click": ("chalicelib.wiring",),
     "prometheus_client": ("chalicelib.core.telemetry.exposition",),
-    "zstandard": ("chalicelib.core.log.packing",),
+    "zstandard": ("chalicelib.core.log.segment",),
     "jmespath": ("chalicelib.core.catalogue.filter_expressions",),
     "time": (
         "chalicelib.core.base.runtime",

@@ -180,7 +180,6 @@ def nack(service: Service, topic: Topic, group_name: str, request: NackRequest) 
 
     The group delivers them again later, or moves them to the dead letters if this was their last attempt."""
     failed = service.consuming.nack(topic, group_name, request.receipts, request.delay_ms, request.reason)
-    service.consuming.waiters.stored(topic.id)  # when the retry is due
     return _outcome("nacked", request.receipts, failed)
 
 
@@ -200,8 +199,6 @@ def extend(service: Service, topic: Topic, group_name: str, request: ExtendReque
     The group's `settle_by` decides about the receipts. With `receipt`, each message gets a new receipt and the old one
     is void. With `delivery` or `message`, the lease is extended in place and the receipt stays valid."""
     extended, failed = service.consuming.extend(topic, group_name, request.receipts, request.invisible_ms)
-    if not request.invisible_ms:
-        service.consuming.waiters.stored(topic.id)  # the messages are ready
     return {"extended": [lease.as_json() for lease in extended], "failed": [failure.as_json() for failure in failed]}
 
 

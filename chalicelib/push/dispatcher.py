@@ -149,7 +149,7 @@ class Dispatcher:
         while True:
             push = run.group.push or Push({})
             ask = Pop(max_messages=push.batch, invisible_ms=push.timeout_ms + LEASE_SPARE_MS, consumer_id=CONSUMER_ID)
-            view = self._popper.look(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
+            view = self._popper.look_and_promote(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
             run.group = view.group
             if (view.group.push or push) == push:
                 return view
@@ -200,8 +200,7 @@ class Dispatcher:
         """Leases a batch and settles these receipts in the same call."""
         acks, _ = self._settler.open(view.topic, view.group.name, receipts) if receipts else ([], [])
         popped = self._popper.pop_once(view, acks)
-        failed = self._settler.acknowledge(view.topic, view.group.name, acks)
-        self._settler.events.settled("acked", view.topic, view.group.name, acks, failed)
+        self._settler.ack_opened(view.topic, view.group.name, acks, [])
         receipts.clear()
         if popped.retry_after_ms is not None:
             run.limited_until_ms, run.is_staying = self._runtime.now() + popped.retry_after_ms, True

@@ -21,8 +21,7 @@ from chalicelib.core.delays.decision import (
 )
 from chalicelib.core.delays.delayed_messages import Waiting
 from chalicelib.core.delays.promoter import first_due, remaining
-from chalicelib.core.log.packing import unpack
-from chalicelib.core.log.segment import Entry
+from chalicelib.core.log.segment import Entry, unpack
 from chalicelib.core.table.writes import Item
 
 NOW = 1_800_000_000_999

@@ -319,4 +319,4 @@ def cold(scene: Scene, service: Service) -> None:
 def look(scene: Scene, service: Service) -> None:
     """The instance has looked at the group before: it knows where its cursors and logs stand."""
     topic = service.env.catalogue.topic("t")
-    service.consuming.popper.look(topic, "g", scene.ask(1), set())
+    service.consuming.popper.look_and_promote(topic, "g", scene.ask(1), set())

@@ -15,8 +15,8 @@ from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import AUTO, Topic, unbury
 from chalicelib.core.cursors.progress import QueueOffsets
 from chalicelib.core.log import segment
-from chalicelib.core.log.offsets import Offsets
 from chalicelib.core.log.payloads import Payloads
+from chalicelib.core.log.reader import Offsets
 from chalicelib.core.log.segment import Entry, Segment
 from chalicelib.core.store import Keys, Range, found_items, raise_trouble
 from chalicelib.core.store.paging import page, token_of

@@ -255,7 +255,7 @@ class Taker:
         rate = view.group.rate_limit
         if rate is None:
             return self._claim(view, want)
-        picked = self._claimer.within_reach(view, want)
+        picked = self._claimer.tend_and_pick(view, want)
         allowed = self._throttle.take(group_view, rate, picked.count)
         by_cap = picked.held_back & HeldBack.CAP
         popped = Popped(held_back=by_cap)

@@ -191,7 +191,7 @@ class DelayedMessages:
             raise _unknown(topic, message_id)
         queue, slot = waited
         while True:
-            newest, _ = self._decisions.standing(topic, queue, until_ms=0)
+            newest, _ = self._decisions.complete(topic, queue, until_ms=0)
             items = self._store.read([Keys([slot.key(topic.id, queue)], strong=True)])[0]
             if not items and self._decisions.find(topic, queue, slot):
                 raise AlreadyDelivered(f"message {shown(message_id)} of topic '{topic.name}' was delivered")

@@ -28,7 +28,7 @@ from chalicelib.core.delays.decision import (
 )
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
-from chalicelib.core.log.tails import Tail
+from chalicelib.core.log.writer import Tail
 from chalicelib.core.store import Keys, Range, Read, Store
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Refused, key_of
@@ -51,7 +51,7 @@ class DecisionChain:
         ]
         return [Decision.of(items[0]) if items else NONE for items in self._store.read(ends)]
 
-    def standing(self, topic: Topic, queue: int, until_ms: int) -> tuple[Decision, list[Item]]:
+    def complete(self, topic: Topic, queue: int, until_ms: int) -> tuple[Decision, list[Item]]:
         """The newest decision, carried out completely, and the first messages due by `until_ms`, read after it."""
         newest = self.newest(topic, [queue])[0]
         waiting, named = self._store.read(self._reads(topic, queue, newest, until_ms))
@@ -187,7 +187,7 @@ class Promoter:
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while self._runtime.uptime() <= until_ms:
             now = self._runtime.now()
-            newest, due = self._decisions.standing(topic, queue, now if due_ms is None else due_ms)
+            newest, due = self._decisions.complete(topic, queue, now if due_ms is None else due_ms)
             if cancelled := [item for item in due if is_cancelled(item)]:
                 self._decisions.remove(topic, cancelled)
                 continue
@@ -200,7 +200,7 @@ class Promoter:
     def drop_cancelled(self, topic: Topic, queue: int, due_ms: int) -> bool:
         """Removes cancelled messages that are due in a queue that has left. Returns whether other messages are due
         there."""
-        _, due = self._decisions.standing(topic, queue, due_ms)
+        _, due = self._decisions.complete(topic, queue, due_ms)
         cancelled = [item for item in due if is_cancelled(item)]
         self._decisions.remove(topic, cancelled)
         return len(cancelled) < len(due)

@@ -16,7 +16,7 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.delayed_messages import DelayedMessages
 from chalicelib.core.log import Log
-from chalicelib.core.log.reader import Seen, Want, entries, within_reach
+from chalicelib.core.log.reader import SeenSegments, Want, entries, within_reach
 from chalicelib.core.log.segment import Entry, Segment
 from chalicelib.core.store import Range
 from chalicelib.core.store.paging import place_of, positions_token, token_of
@@ -148,7 +148,7 @@ class KeyLookup:
         """The entries in the log, each with its first offset, by their places in the index. Omits entries that are in
         no segment."""
         landed: dict[str, tuple[int, Entry]] = {}
-        seen, ahead = Seen(), 1
+        seen, ahead = SeenSegments(), 1
         waiting = [(index, index.base) for index in noted]
         while waiting:
             wants = [Want(topic.logs[index.queue], base, ahead, base) for index, base in waiting]

@@ -31,7 +31,7 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming import Consuming
 from chalicelib.core.consuming.receipt_batch import RECEIPT_INVALID, Failure
-from chalicelib.core.cursors.receipt import Receipts
+from chalicelib.core.cursors.lease import Receipts
 from chalicelib.core.log.payloads import Payloads
 from chalicelib.core.log.segment import PIECE_BYTES_MAX, Entry
 from chalicelib.core.producing import Producing

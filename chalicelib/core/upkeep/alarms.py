@@ -31,7 +31,7 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.progress import of_group
 from chalicelib.core.delays import Delays
 from chalicelib.core.delays.decision import wait
-from chalicelib.core.producing.queue_choice import queue_of_key
+from chalicelib.core.producing.produce import queue_of_key
 from chalicelib.core.table.writes import Absent, Equals, Guard, Key, Refused, Write, sets
 from chalicelib.core.telemetry.record import Backlog, measured
 from chalicelib.core.upkeep.rounds import Troubles

@@ -336,8 +336,6 @@ def _changed(call: Call, changes: Sequence[Change]) -> list[SqsError | None]:
         except CursorFull:  # perhaps some are changed: a repeat finds them so
             failed = [Failure(handle, _CURSOR_FULL) for handle in handles]
         codes |= {(failure.receipt, seconds): failure.code for failure in failed}
-    if changes:
-        call.service.consuming.waiters.stored(topic.id)  # some may be due sooner than a waiting receive knows
     return [_not_changed(call, change[0], codes.get(change)) for change in changes]
 
 

@@ -26,7 +26,7 @@ from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, EARLIEST, ENDLESS, LATEST, Group
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.log.offsets import Offsets
+from chalicelib.core.log.reader import Offsets
 from chalicelib.core.moves import Moves
 from chalicelib.core.moves.task import SubscriptionGone
 from chalicelib.core.store import Keys, Range

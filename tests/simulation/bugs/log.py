@@ -111,7 +111,7 @@ def promotions_before_they_are_due() -> Plant:
     """Messages are delivered 600 ms before they are due."""
     return calling(
         DecisionChain,
-        "standing",
+        "complete",
         lambda true, self, topic, queue, until_ms: true(self, topic, queue, until_ms + 600),
     )
 
