@@ -132,9 +132,10 @@ class Settler:
     ) -> list[Failure]:
         """Buries messages that were delivered at least this often, if they can be buried, and lets the others wait for
         their retry."""
+        now = self._runtime.now()  # one instant for the appointment and the write, whatever the clock does
 
         def due_ms(lease: Lease) -> int:
-            return self._runtime.now() + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
+            return now + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
 
         def prepare(batch: ReceiptBatch) -> None:
             if batch.has_unknown_ends:
