@@ -162,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demand(chosen: list[str], against: str | None) -> None:
-    """What is missing is said before minutes have passed."""
+    """Raises Unmeasurable before the first measurement if the machine lacks something that the chosen parts need."""
     if against:
         demand_ref(against)
         if "rates" not in chosen:
@@ -204,7 +204,7 @@ def _machine() -> str:
 
 
 def _load() -> str:
-    """What else the machine was doing."""
+    """A sentence about other load on the machine."""
     return f"Load average when this part began: {os.getloadavg()[0]:.1f}."
 
 

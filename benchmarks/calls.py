@@ -39,7 +39,7 @@ Call = Callable[[str], str]
 
 
 class Calls(Protocol):
-    """What callers and workers talk over."""
+    """A system that carries requests from callers to workers, and replies back."""
 
     def caller(self) -> Call:
         """For one thread."""

@@ -25,7 +25,7 @@ from chalicelib.core.store.dynamodb.trying import Failed, Trying
 from chalicelib.service import Service
 
 CONNECTIONS = 8
-"""Of clients, to all servers together."""
+"""Client connections, over all servers together."""
 _KEYS = 16
 _SIZE = 200
 _WRITER_HEADERS = (
@@ -97,7 +97,7 @@ def _written(topic: str, processes: int, threads: int, keys: int, seconds: float
 
 
 def write(topic: str, threads: int, keys: int, at_s: float, seconds: float) -> Written:
-    """What one process writes from then on for so long. The environment names the emulator."""
+    """Writes from one process, from `at_s` on, for `seconds`. The environment names the emulator."""
     billed = Billed(open_client(system(), os.environ))
     api = Api(Service(DynamoStore(billed, servers.TABLE, system()), system()))
     api.get_topic(topic)

@@ -39,8 +39,8 @@ _WAKE_HEADERS = ("store", "what is due", "times", "median ms", "latest ms")
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What came of `MESSAGES`: for each message that arrived, in ms, how late it was in the consumer's hands, and how
-    late the service put it into the log. `again`: deliveries too many. `lost`: messages that never came."""
+    """The arrivals of `MESSAGES`. `late_ms`: how late each reached the consumer. `stored_late_ms`: how late the service
+    put each into the log. `again`: duplicate deliveries. `lost`: messages that never came."""
 
     late_ms: list[int]
     stored_late_ms: list[int]

@@ -19,7 +19,8 @@ Round = dict[str, float]
 def in_turns(
     contenders: Mapping[str, Contender], size: int, batch: int, rounds: int, label: str
 ) -> dict[str, list[Round]]:
-    """The rounds of each, with messages of `size` bytes. What else the machine does hits all contenders."""
+    """Returns the rounds of each contender, with messages of `size` bytes. They take turns, so that other load on the
+    machine hits all of them."""
     workload = Workload(size)
     taken: dict[str, list[Round]] = {name: [] for name in contenders}
     total = rounds + _WARM_UP_ROUNDS

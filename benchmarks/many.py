@@ -45,8 +45,7 @@ class Call:
 
 @dataclass(slots=True)
 class Measured:
-    """What each call took, by its name; and the memory of the process in bytes, empty, with what exists, and after the
-    calls."""
+    """The cost of each call, by name, and the memory of the process in bytes: empty, filled, and after the calls."""
 
     calls: dict[str, Call] = field(default_factory=dict)
     empty_bytes: int = 0
@@ -162,7 +161,7 @@ def _topics(caller: Caller, count: int) -> None:
 
 
 def _groups(caller: Caller, count: int) -> None:
-    """Of one topic."""
+    """Measures calls beside `count` groups of one topic."""
     api = caller.api
     api.put_topic("t", {})
     for number in range(count):
@@ -185,7 +184,7 @@ def _groups(caller: Caller, count: int) -> None:
 
 
 def _queues(caller: Caller, count: int) -> None:
-    """Of one topic, each with a message."""
+    """Measures calls on a topic with `count` queues that hold a message each."""
     api = caller.api
     caller.call("create the topic", lambda: api.put_topic("t", {"queues": count}), 1)
     caller.call("create a group", lambda: api.put_group("t", _GROUP, {}), 1)

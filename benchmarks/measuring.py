@@ -1,4 +1,4 @@
-"""What one call took: wall time, CPU time of the whole process, and what the store was asked for."""
+"""Measures one call: wall time, CPU time of the whole process, and requests to the store."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Operations:
         self._taken: dict[str, list[Took]] = defaultdict(list)
 
     def run(self, cycles: int) -> dict[str, list[Took]]:
-        """What the calls of each operation took, with a warm instance."""
+        """Returns the costs of each operation's calls on a warm instance."""
         self._run(_WARM_UP_CYCLES)
         self._taken.clear()
         self._run(cycles)

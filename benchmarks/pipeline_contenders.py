@@ -1,4 +1,4 @@
-"""What the job `messages` is compared with: its arguments are `plain` or `DuckDB`, and an export."""
+"""The contenders of the job `messages`. The arguments are `plain` or `DuckDB`, and an export."""
 
 from __future__ import annotations
 

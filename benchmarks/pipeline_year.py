@@ -1,6 +1,6 @@
 """`python -m benchmarks.pipeline_year`: a year of daily exports, each read by the job `incremental` on its day.
 
-The first is full, the others have the changes of a day. What a day costs must not grow with the days before."""
+The first is full, the others have the changes of a day. The cost of a day must not grow with the days before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command and all that it starts have used: CPU time and memory. On Linux alone."""
+"""Measures the CPU time and memory of a command and all that it starts. On Linux alone."""
 
 from __future__ import annotations
 

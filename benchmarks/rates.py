@@ -24,18 +24,18 @@ CONNECTIONS = (1, 8)
 BATCHES = (1, 10)
 SIZE = 200
 SECONDS = 2.0
-"""How long one contender is asked before it is the next one's turn."""
+"""How long one contender works before the next one's turn."""
 WARM_UP_SECONDS = 4.0
-"""Of eight connections, once: a virtual machine of Java compiles what is used often."""
+"""Once, over eight connections: a Java virtual machine compiles code only after it has run often."""
 REQUESTS = 3
-"""Of a loop."""
+"""Requests per loop."""
 
 _OURS = "Decant"
 
 _topics = count()
 
 Make = Callable[[str], Contender]
-"""Makes a contender of the name of a queue."""
+"""Makes a contender from the name of a queue."""
 
 
 def rates(rounds: int, against: str | None) -> str:

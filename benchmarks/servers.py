@@ -1,4 +1,4 @@
-"""What is measured runs in processes of its own, on free ports of loopback, and is stopped whatever happens."""
+"""Runs the measured servers in processes of their own, on free ports of loopback, and always stops them."""
 
 from __future__ import annotations
 

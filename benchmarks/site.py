@@ -65,7 +65,7 @@ class Calls:
     last_failed_ms: int = 0
     """When the last call began that did not store all its messages."""
     hot_refused: int = 0
-    """Of `refused_ms`, how many had the hot key."""
+    """How many of `refused_ms` had the hot key."""
     popped: dict[str, int] = field(default_factory=dict)
     lag_ms: list[int] = field(default_factory=list)
     pops_failed: int = 0

@@ -44,7 +44,7 @@ PAUSED_S = 1.0
 """Before a paused group is popped again: it answers at once, however long a pop may wait."""
 REASON_CHARS_MAX = 256
 DELAY_MS_MAX = 365 * 24 * 60 * 60 * 1_000
-"""What the service accepts with a nack."""
+"""Bounds that the service sets for a nack."""
 REFUSALS = ("RequestExpired", "AlreadyReplied", "RequestNotFound")
 """Codes of replies that no repeat would get accepted."""
 
@@ -79,7 +79,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Reply:
-    """What else a function can return: a reply with properties."""
+    """A reply with properties: a function may return one instead of a body."""
 
     body: Any
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from infra.console import Stop
 
 TRIES = 8
-"""Of one request: a deployment makes many, over minutes, and AWS throttles those who look often."""
+"""Attempts per request: a deployment sends many over minutes, and AWS throttles clients that poll often."""
 
 
 class Aws:
@@ -47,7 +47,7 @@ class Aws:
 
     @property
     def endpoint(self) -> str | None:
-        """Of an emulator."""
+        """The URL of an emulator; None for AWS."""
         return os.environ.get("AWS_ENDPOINT_URL")
 
 

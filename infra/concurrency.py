@@ -55,7 +55,7 @@ RESERVED = "ReservedConcurrentExecutions"
 
 
 def _held(client: Any, stack: Stack) -> int:
-    """What the functions of the stack reserve already."""
+    """The concurrency that the stack's functions reserve already."""
     if not stack.exists():
         return 0
     return sum(_held_by(client, name) for kind, _, name in stack.resources() if kind == "AWS::Lambda::Function")

@@ -15,7 +15,7 @@ class Stop(Exception):
 
 
 ORDER = ("Remove", "Replace", "Modify", "Import", "Add")
-"""Of changes: the dangerous first."""
+"""The order of changes: dangerous ones first."""
 
 
 def say(text: str) -> None:

@@ -135,7 +135,7 @@ def install(out: Path) -> Path:
 
 
 def _move(made: Path, folder: Path) -> None:
-    """What another process has put there meanwhile is the same."""
+    """Leaves a folder that another process has put there meanwhile: its content is the same."""
     try:
         os.rename(made, folder)
     except OSError:

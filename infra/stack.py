@@ -32,7 +32,7 @@ WITH_MESSAGES = (
     "AWS::SSM::Parameter",
     "AWS::SecretsManager::Secret",
 )
-"""What has messages in it, or keys without which they are worth nothing."""
+"""Types that hold messages, or keys without which messages are worth nothing."""
 
 NOT_THERE = ("", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE")
 """A stack under review has a change set that was never carried out, and nothing else."""
@@ -143,7 +143,7 @@ class Stack:
         raise Stop(f"CloudFormation refuses the template: {reason}")
 
     def execute(self, change_set: str) -> Waiting:
-        """Begins to carry it out; what it returns waits for the end. What is refused is discarded."""
+        """Begins to carry out a change set; discards one that AWS refuses. The returned function waits for the end."""
         seen, stack = self._newest_event(), self._describe(self.name)["StackId"]
         try:
             self._client.execute_change_set(StackName=self.name, ChangeSetName=change_set)
@@ -154,14 +154,14 @@ class Stack:
         return partial(self._wait, seen, stack)
 
     def cause(self, ending: Ending) -> str:
-        """Of a failure: the first resource that failed, and why."""
+        """The reason of a failure: the first resource that failed, and why."""
         first = next((event for event in ending.events if event.is_first_cause), None)
         if first is None:
             return f"the stack is {ending.status}"
         return f"{first.name} {first.status}: {self._in_full(first.reason)}"
 
     def _in_full(self, reason: str, **of: str) -> str:
-        """What is checked before anything is made is explained elsewhere."""
+        """CloudFormation explains a failed validation in events of its own, and refers to them in the reason."""
         if "DescribeEvents" in reason:
             pages = self._client.get_paginator("describe_events").paginate(StackName=self.name, **of)
             events = [event for page in pages for event in page["OperationEvents"]]
@@ -176,7 +176,8 @@ class Stack:
             self._client.delete_stack(StackName=self.name)
 
     def delete(self) -> Waiting:
-        """Begins to remove it; what it returns waits for the end. What the template says must be retained is left."""
+        """Begins to remove the stack. The returned function waits for the end. Resources that the template retains
+        stay."""
         described = self._described()
         if described is None:
             return lambda _on_event: Ending("DELETE_COMPLETE", [])

@@ -35,7 +35,7 @@ WAITS = {
 """Paths whose requests may wait, and the functions that answer them. All others go to `APIHandler`."""
 
 CATCH_ALL = ("/", "/{proxy+}")
-"""What matches every path that no other does."""
+"""The paths of all requests that no other path matches."""
 
 NAME_PROPERTIES = ("TableName", "BucketName")
 

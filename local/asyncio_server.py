@@ -28,14 +28,14 @@ CONNECTIONS_MAX = 10_000
 """Each may hold a head and more of what is sent ahead: some 200 KB."""
 
 DESCRIPTORS_KEPT = 128
-"""Of the files that the process may open, those that are no connections to this server: files of the store, connections
-to DynamoDB, webhooks, and to the other server of the process, and what was accepted while others were being closed."""
+"""File descriptors that connections to this server leave free: for files of the store, connections to DynamoDB,
+webhooks, the other server of the process, and connections accepted while others are being closed."""
 
 ACCEPTED_AT_ONCE = 8
 """New connections accepted in one turn of the loop; those that make room for them are closed after it."""
 
 COMPLAINT_SECONDS = 60
-"""How often it is said that no connection can be accepted."""
+"""How often the server says that it cannot accept connections."""
 
 _EXHAUSTED = (EMFILE, ENFILE, ENOBUFS, ENOMEM)
 

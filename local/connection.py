@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
         return (yield from self._elsewhere(task.pace, lambda: task.run(self._is_over)))
 
     def _begun(self, task: Task) -> Steps[RawResponse]:
-        """Of a request that may wait. It asks whether it is over when it waits."""
+        """Runs a request that may wait. Once it waits it asks `is_over`, and so makes room for another to start."""
 
         def is_over() -> bool:
             if self._is_starting:
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon_threadsafe(call)
 
     def _is_over(self) -> bool:
-        """Whether nobody will hear of what a request that waits finds, or the server is to end."""
+        """Whether no client is left to hear the answer of a request that waits, or the server is to end."""
         return self._workload.is_finishing or self._is_lost or (self._incoming.has_ended and not self._incoming)
 
     def _send(self, data: bytes) -> Steps[None]:

@@ -105,7 +105,7 @@ def start(endpoint: Endpoint) -> threading.Thread:
 
 
 SERVICE = "dynamodb"
-"""What a signature names."""
+"""The service that a signature names."""
 
 
 def demand_admin(head: Head, body: bytes) -> None:

@@ -46,9 +46,9 @@ _HEADER = rb"(%s):[ \t]*+([\t -~\x80-\xff]*+)\r?\n" % _TOKEN
 _EACH_HEADER = re.compile(_HEADER)
 
 _HEADERS = re.compile(b"(?:%s)*+" % _HEADER)
-"""Other lines (without a colon, continuing the previous one, or with control characters) are refused: whoever skips
-them, or takes them for the end of the headers, loses headers that others see, such as the length. RFC 9112 lets a line
-end without its carriage return."""
+"""Other lines (without a colon, continuing the previous one, or with control characters) are refused. A server that
+skips them, or takes them for the end of the headers, loses headers that others see, such as the length. RFC 9112 lets a
+line end without its carriage return."""
 
 _HOST = re.compile(r"[!$%&'()*+;=.:_~\[\]0-9A-Za-z-]*")
 """A name or an address, and perhaps a port; no comma, which stands between two headers."""

@@ -59,7 +59,8 @@ def _choose_access(text: str) -> None:
 
 
 def first_token() -> str:
-    """What to say of the tokens that are needed; empty if none are. A table that is kept has had its first."""
+    """Returns the text to print about tokens, empty without access control. Makes the first token unless the table has
+    one."""
     if not wiring.settings.demand.requests:
         return ""
     if wiring.api().service.access.tokens.page(1, None)[0]:

@@ -13,7 +13,7 @@ from chalicelib.core.base.limits import MIB
 from local.http1 import Head, RawResponse
 
 BODIES_BYTES_MAX = 256 * MIB
-"""Of all large bodies that are received or carried out: eight of the largest, or sixty of a whole batch."""
+"""All large bodies together, from the first byte to the answer: eight of the largest, or sixty of a whole batch."""
 
 STARTS_AT_ONCE_MAX = 8
 """A look into the store in memory takes a millisecond or two, and the first wait ten: so the loop keeps most of the
@@ -30,8 +30,8 @@ class Pace(Enum):
 
 
 class Task(NamedTuple):
-    """What a request asks for. `run`: in the event loop's thread if its `pace` is `AT_ONCE`, which saves handing it
-    over; else in a thread of a pool."""
+    """The work of a request. `run` belongs in the event loop's thread if `pace` is `AT_ONCE`, which saves a hand-over;
+    else in a thread of a pool."""
 
     pace: Pace
     run: Callable[[HasHungUp], RawResponse]

@@ -3,7 +3,7 @@
 A process that is killed loses nothing that was kept. A power failure may lose the newest changes, as the machine has
 not written them yet (`synchronous = NORMAL`), but never leaves half of one.
 
-Whoever reads the file has every message, and the key that signs: folder and files are private.
+Folder and files are private: the file holds every message, and the signing key.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ MAKE_ROOM = frozenset(
         *(PUSH, SWEEP),
     }
 )
-"""What consumes and what deletes, at every door."""
+"""Operations that consume or delete, at every door."""
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

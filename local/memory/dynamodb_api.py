@@ -50,7 +50,7 @@ _PARAMETERS = {
     "DescribeTable": {"TableName"},
     "ListTables": {"Limit", "ExclusiveStartTableName"},
 }
-"""What is carried out. All else is refused: an answer that ignored a filter would look like one to it."""
+"""The supported parameters of each call. Others are refused: an answer that ignored a filter would look filtered."""
 
 Json = dict[str, Any]
 

@@ -26,11 +26,11 @@ class KeyRange(NamedTuple):
 
 
 class Unreadable(ValueError):
-    """What is wrong with the condition."""
+    """A condition that cannot be read; the message says why."""
 
 
 def key_range(expression: str, names: Mapping[str, str], values: Mapping[str, str]) -> KeyRange:
-    """`names` and `values`: what the placeholders stand for. Raises `Unreadable`."""
+    """Returns the keys that the condition selects. `names` and `values`: by placeholder. Raises `Unreadable`."""
     reader = _Reader(expression, names, values)
     terms = reader.terms()
     if reader.rest:

@@ -28,7 +28,7 @@ _NO_KEYS = SortKeys([])
 
 
 class Keeper(Protocol):
-    """Keeps on disk what the store holds in memory. What raises `StoreUnavailable` has changed nothing."""
+    """Keeps on disk what the store holds in memory. A call that raises `StoreUnavailable` has changed nothing."""
 
     def keep(self, changes: Sequence[ItemChange]) -> None:
         """All of them or none."""
