@@ -1,4 +1,4 @@
-"""What the tests of the deployment share. They run in one process: the emulator and the package are made once."""
+"""Fixtures of the deployment tests. These share one process, so that the emulator and the package are made once."""
 
 from __future__ import annotations
 

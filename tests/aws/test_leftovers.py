@@ -1,4 +1,4 @@
-"""What a removed stage leaves, in which messages are: told, and taken in again by the next deployment."""
+"""Removing a stage leaves and lists the resources that hold messages; the next deployment takes them in again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is packaged for Lambda."""
+"""The package for Lambda."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from tests.support.recorded_calls import SWEEPS, ColdClient, Recorder, Use
 from tests.support.small import small_pages
 
 TABLE = BUCKET = "recorded"
-"""Of their own: the calls of their clients are recorded."""
+"""Names of these tests alone, which record their clients' calls."""
 
 ROLES = {
     "ApiHandlerRole": {operation.id for operation in OPERATIONS.values() if operation.asks_store},
@@ -63,13 +63,13 @@ ROLES = {
     "SweepRole": {*SWEEPS, "export"},
     "ExportRole": {"export"},
 }
-"""What the function of each role calls."""
+"""The operations that each role's function runs."""
 
 NEVER_CALLED = {
     "Log": "by Lambda",
     "Trace": "by Lambda",
     "Fail": "by Lambda, for an event that it could not deliver",
-    "WriteExports": "by DynamoDB, with the rights of who asked for the export",
+    "WriteExports": "by DynamoDB, with the rights of the caller that asked for the export",
     "s3:ListBucket": "what it allows is to be told that an object is missing",
 }
 """Statements and actions that no code of ours uses, and who does."""

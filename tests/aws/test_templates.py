@@ -19,9 +19,9 @@ from tests.support.ministack import ROOT, tool
 
 EXAMPLES = INFRA / "examples"
 BODY_BYTES_MAX = 1_000_000
-"""Of a template, by CloudFormation."""
+"""CloudFormation's limit on a template."""
 METRICS_MAX = 10
-"""In an alarm, by CloudWatch."""
+"""CloudWatch's limit on an alarm."""
 RETAINED = {"Table", "Bodies", "Exports"}
 
 
@@ -36,7 +36,7 @@ def templates(package: Package) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def resources(templates: dict[str, Any]) -> dict[str, Any]:
-    """Of the stage prod."""
+    """The resources of the stage prod."""
     resources: dict[str, Any] = templates["prod"]["Resources"]
     return resources
 

@@ -1,4 +1,4 @@
-"""What exists beside it makes no call dearer, and one writer of a queue pays one unit for a message."""
+"""Other topics, groups, queues and messages make no call dearer, and one writer of a queue pays one unit a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the progress of a group says about one queue, and of all its consumers together."""
+"""A group's progress in one queue, and the progress of all its consumers together."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from tests.history.facts import NEVER_MS, Delivered, Place, Reset, Settled
 from tests.history.history import History
 
 PURGE_APART_MS = 500
-"""A purge allows for clocks that differ by this much. What was sent by one that is further ahead may come though it was
-sent before, and what waits and was sent by one that is further behind may not come though it was sent after it."""
+"""A purge allows for clocks that differ by this much. A message from a sender whose clock is ahead may come though it
+was sent before the purge, and a delayed one from a sender whose clock is behind may not come though it was sent after
+it."""
 
 Message = tuple[str, Place]
 """A message as a group sees it: the group, and the place in the log."""
@@ -145,7 +146,7 @@ class Case:
         return self.sent_ms(place) <= reset.at_ms + self.purge_unsure_ms * waits
 
     def renewed(self, group: str, place: Place) -> set[str]:
-        """The receipts that extends gave in place of others: shown to who asks again."""
+        """The receipts with which extends replaced others. A repeated extend returns them again."""
         settled = self.settled.get((group, place), ())
         return {extend.new_receipt for extend in settled if extend.new_receipt != extend.receipt}
 

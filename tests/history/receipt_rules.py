@@ -61,7 +61,7 @@ def _keeps_away(case: Case, fact: Settled, lease: Delivered) -> bool:
 
 
 def _until(case: Case, fact: Settled) -> int:
-    """Until when it was to stay away, at least, by the clock of who moved it."""
+    """The earliest time at which the message may return, by the clock of the caller that moved it."""
     return fact.until_ms or fact.asked_ms - case.off_ms if fact.verb == "extend" else fact.until_ms - case.off_ms
 
 

@@ -140,7 +140,7 @@ def a_reply_comes_in_time_or_never(case: Case) -> Iterator[str]:
 
 
 def an_accepted_reply_is_there(case: Case) -> Iterator[str]:
-    """For whoever asks from then on. A reply is refused only for another one."""
+    """Every later caller finds it. The service refuses a reply only if it has another one."""
     history = case.history
     accepted: dict[str, int] = {}
     for replied in history.replied:

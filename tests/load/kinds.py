@@ -26,7 +26,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     TURNED: {},
     PURGED: {},
 }
-"""What is special about each, as its rules say it."""
+"""The rules of each kind that differ from those of a patient group."""
 
 _PATIENCE = 1_000
 

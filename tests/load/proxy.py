@@ -75,7 +75,7 @@ class Proxy:
 
     @contextmanager
     def running(self) -> Iterator[str]:
-        """Listens on loopback; gives the endpoint. What is to be applied later is applied before it ends."""
+        """Listens on loopback and yields the endpoint. Applies all delayed writes before it ends."""
         with _Server(("127.0.0.1", 0), _Connection) as server:
             server.proxy = self
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tests.load.worker import Worker
 
 FOLDER = "recreated"
-"""Of the journals of its callers."""
+"""The folder of its callers' journals."""
 TOPIC, GROUP = "topic", "group"
-"""What is deleted; the group has this name, too."""
+"""Objects that callers delete; the group has this name, too."""
 
 _DELETED = {TOPIC: 0.05, GROUP: 0.03}
 """How often, in place of a message."""
@@ -79,8 +79,8 @@ def _delete(service: Service, name: str, what: str, record: Journal) -> None:
 
 
 def judged(service: Service, name: str, folder: Path) -> tuple[History, list[str]]:
-    """What its callers did, and what was wrong. In the end the group is made once more, and gets all that the topic
-    has."""
+    """Returns the history of its callers, and the violations. First makes the group once more, and drains the topic
+    into it."""
     history = journal.read(sorted(folder.glob("*.jsonl")))
     make(service, name)
     topic = service.env.catalogue.current_topic(name)

@@ -50,9 +50,9 @@ class Plan:
     pace_ms: int = 60
     """How long a producer waits at most before it sends."""
     kinds: tuple[str, ...] = ("patient", "mortal")
-    """Of the groups."""
+    """The kinds of the groups."""
     features: tuple[str, ...] = ()
-    """Of the workers' `FEATURES`, `ZONED` and `EXPIRING`."""
+    """Some of the workers' `FEATURES`, `ZONED` and `EXPIRING`."""
     queues: int = 2
     seed: int = 0
     faults: Faults = proxy.ALL
@@ -67,7 +67,7 @@ class Report:
     exits: list[int]
     """How the processes ended."""
     recreated: History = field(default_factory=History)
-    """What callers of the topic that is deleted and made again did."""
+    """The history of the topic that callers delete and make again."""
 
     def counts(self) -> Counter[str]:
         history, deleted = self.history, Counter(f"{fact.about} deleted" for fact in self.recreated.acted)

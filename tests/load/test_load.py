@@ -16,7 +16,7 @@ from tests.load.run import Plan, Report, play, summary
 from tests.simulation.bugs import BUGS
 
 PLAYS_MAX = 20
-"""Of a planted bug: each finds it in more than half of all plays."""
+"""Plays of a planted bug: a single play finds it in more than half of all cases."""
 
 
 def sends(report: Report, name: str) -> tuple[int, int]:

@@ -19,7 +19,7 @@ PACE_MS = 400
 """The checker compares everything with everything: a round is to have some thousands of deliveries."""
 KINDS_A_ROUND = 3
 SHARES = {**dict.fromkeys((*FEATURES, ZONED), 2 / 3), EXPIRING: 1 / 4}
-"""How likely a round has each feature. What has expired may be lost."""
+"""The probability of each feature in a round. Messages that expired may be lost."""
 
 
 def plan(seed: int, seconds: float) -> Plan:

@@ -55,12 +55,12 @@ ACTS: Mapping[str, Callable[..., None]] = {
     "resizes": resize,
     "recreated": visit,
 }
-"""What a caller of its own does, if the job has this feature."""
+"""The act of an extra caller, if the job has this feature."""
 FEATURES = ("dedup_ids", "delays", "ttls", *ACTS)
 DEFECTS = ".defects"
 """The end of the names of files with tracebacks."""
 RESET = (TURNED, PURGED)
-"""The groups that somebody resets."""
+"""The groups that callers reset."""
 
 STOP_SECONDS = 30
 """How long callers may go on when their time is over: a request and its retries take ten seconds at most."""
@@ -88,9 +88,9 @@ class Job:
     until_ms: int = 0
     """When its time is over, even if it was stopped before it began; 0: `seconds` after that."""
     features: tuple[str, ...] = ()
-    """Of `FEATURES`, what its callers do besides."""
+    """Those of `FEATURES` that its callers use."""
     zone: str | None = None
-    """That its producer and its consumers name."""
+    """The zone that its producer and its consumers name."""
 
 
 @contextmanager
@@ -133,7 +133,7 @@ class Worker:
             yield partial(act, name=f"{self.job.name}{what}", random=Random(f"{self.job.seed} {what}"))
 
     def _guarded(self, act: Callable[[], None]) -> None:
-        """What a caller did not expect is written down, for the verdict."""
+        """Writes unexpected errors of a caller to a file, for the verdict."""
         try:
             act()
         except Exception:  # noqa: BLE001 - whatever it is

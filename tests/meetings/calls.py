@@ -95,7 +95,7 @@ def an_attempt() -> Scene:
 
 @call
 def a_repeated_attempt() -> Scene:
-    """What it has leased may be gone."""
+    """Others may have settled the messages that it leased."""
     callers: list[Caller] = []
 
     def once(scene: Scene, service: Service) -> None:
@@ -307,7 +307,7 @@ def an_ordered_claim_that_acks() -> Scene:
 
 @call
 def a_claim_ordered_by_key() -> Scene:
-    """Of the first key, some is held; of the second, some has run out; of the third, some is set aside."""
+    """The first key has leased messages, the second one some whose lease has expired, the third one some set aside."""
     scene = Scene(is_held=False, ordered=BY_KEY)
     scene.send(6, "a", "b", "a", "c")
     scene.lease(1)
@@ -320,7 +320,7 @@ def a_claim_ordered_by_key() -> Scene:
 
 @call
 def a_claim_ordered_by_key_that_acks() -> Scene:
-    """What it acks is all that the next message of the first key waits for. Others hold it as well."""
+    """The pop acks the message that blocks the next one of the first key. Others hold it as well."""
     scene = Scene(is_held=False, ordered=BY_KEY)
     scene.send(2, "a", "b")
     scene.theirs = scene.lease(2)
@@ -470,7 +470,7 @@ def an_ack_from_the_cache() -> Scene:
 
 @call
 def a_late_ack() -> Scene:
-    """Of messages that are dead, or settled, when nothing is left of their lease."""
+    """Acks messages that are dead, or settled, when nothing is left of their lease."""
     scene = with_fresh(2, ack)
     scene.mine = scene.theirs
     caller = scene.caller(scene.instance())

@@ -32,7 +32,7 @@ from tests.support.stopping import Stage
 LONG_MS, SHORT_MS = 60_000, 500
 """Lengths of leases: one outlasts the calls that meet, the other the caller only has to wait for."""
 TOGETHER_MS = 100
-"""What comes back within so long is asked for at once."""
+"""One pop takes all messages that return within this time."""
 CONSUMER = "ann"
 _AGENDA, _RATE = "agenda#", "rate#"
 _OF_TIME = "a_pop_waits_no_longer_than_asked"
@@ -217,7 +217,7 @@ class Scene(Stage):
         return {request: request in decisive for request in [*decisive, *looks]}
 
     def meets(self, happens: Act, request: int) -> list[str]:
-        """What is wrong after this has happened just before this request of the call."""
+        """Returns the violations if `happens` runs just before this request of the call."""
         fresh = self.copy()
         fresh.history.skew_ms = fresh.history.off_ms = 0
         with fresh.around():

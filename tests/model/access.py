@@ -1,5 +1,5 @@
 """Tokens and their rights: each step shows a token to one of two instances of the service, and asks the model who it is
-and what it may do. What is let in answers as it would without access control."""
+and what it may do. Allowed requests are answered as without access control."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Access(RuleBasedStateMachine):
         self.requests: dict[str, str] = {}
         """The topic of each, by its correlation id."""
         self.refusals: dict[tuple[str, ...], bytes] = {}
-        """What a refusal said, by what it may tell."""
+        """The bodies of refusals, by the facts that each may reveal."""
 
     @property
     def now(self) -> int:
@@ -246,7 +246,7 @@ class Access(RuleBasedStateMachine):
     def _outcomes(
         self, name: str, topic: str, group: str, is_about_groups: bool, is_spoiled: bool
     ) -> tuple[tuple[int, str], ...]:
-        """What one that is let in gets."""
+        """The possible outcomes for an authorized caller."""
         operation = OPERATIONS[name]
         is_new = name in ("putTopic", "putGroup")
         if "{topic}" in operation.path and topic == "no name":
@@ -481,7 +481,8 @@ class Access(RuleBasedStateMachine):
     # -- who calls ----------------------------------------------------------------------------------------------------
 
     def _text(self, data: st.DataObject) -> str | None:
-        """What the caller shows: mostly a token that was made, perhaps just now; perhaps one of its older secrets."""
+        """The text that the caller shows: mostly a token that was made, perhaps just now; perhaps one of its older
+        secrets."""
         if len(self.tokens) < 2 or data.draw(st.sampled_from([False, False, True])):
             rights, life_ms = data.draw(rights_lists), data.draw(lives_ms)
             self._make(data.draw(instances), self._newest(self.root), "a", rights, life_ms)

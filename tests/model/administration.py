@@ -24,7 +24,7 @@ class Administration(Pair):
     TOPICS: ClassVar[tuple[str, ...]] = ("orders",)
     GROUPS: ClassVar[tuple[str, ...]] = ("billing", "shipping")
     SETTINGS: ClassVar[st.SearchStrategy[Json]]
-    """Of a new group, or of one that changes."""
+    """Settings of a new group, or of one that changes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ TIMEOUT_MS = 3_000
 CHECK_AFTER_MS, ROLLBACK_AFTER_MS = 60_000, DAY_MS
 HALVES_MAX = 32
 ID_DIGITS = 28
-"""Of the id of a transaction."""
+"""The length of a transaction's id."""
 STEPS = {
     "wait": 3,
     "maintain": 3,
@@ -99,7 +99,7 @@ contents: st.SearchStrategy[Json] = st.sampled_from(
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What happens while a call waits. `at`: after which part of the call's times, and `edge` ms more."""
+    """An event while a call waits. `at`: after which part of the call's times, and `edge` ms more."""
 
     kind: str
     instance: int
@@ -284,7 +284,7 @@ class Calls(Consumers):
         return call
 
     def _act(self, event: Meanwhile, call: Call) -> None:
-        """What happens to a request while somebody waits for its reply."""
+        """Replies to a request, works on it, or deletes its topic, while its caller waits for the reply."""
         if event.kind == "reply":
             self._reply(event.instance, call.id, event.content, None, 0)
         elif event.kind == "work":
@@ -375,8 +375,8 @@ class Calls(Consumers):
 
     @rule(instance=instances, topic=topics, group=groups, edge=edges, content=contents, is_late=st.booleans())
     def work_slowly(self, instance: int, topic: str, group: str, edge: int, content: Json, is_late: bool) -> None:
-        """Takes a request for as long as its lease lasts, or nearly; another takes it again. Who had it first replies,
-        or who has it now."""
+        """Takes a request for as long as its lease lasts, or nearly; another worker takes it again. Then either worker
+        replies."""
         self._ask(instance, topic, {}, 60_000, 0, None)
         first = self._pop(instance, (topic, group), {"max_messages": 5, "invisible_ms": 1_000})
         self.clock.sleep(1_000 + edge)
@@ -552,7 +552,7 @@ class Calls(Consumers):
         assert (answer.status, answer.json) == (200, {"transactions": [half.as_json(topic) for half in due]})
 
     def _decide_meanwhile(self, event: Meanwhile, topic: str) -> None:
-        """What happens to transactions while a check waits, or a pop."""
+        """Begins or decides a transaction while a check or a pop waits."""
         waiting = [half for half in self._halves_of(topic) if half.state == UNDECIDED]
         if event.kind == "begin":
             self._begin(event.instance, topic, [{}], {"check_after_ms": 1 + event.at})

@@ -76,7 +76,7 @@ class Cursor:
     letters: dict[int, Letter] = field(default_factory=dict)
     """Resets keep the letters, and a message has one, however often it dies."""
     purged_at_ms: int | None = None
-    """What waited then, for its time, does not come."""
+    """Messages that were delayed then never come."""
     epoch: int = 0
     """Counts resets."""
     holds: dict[int, Hold] = field(default_factory=dict)
@@ -105,8 +105,8 @@ class Cursor:
         return sorted([*self.due(now), *self.aside]) + list(range(self.next, end))
 
     def in_turn(self, now: int, log: list[dict[str, Any]], besides: Collection[int], want: int) -> list[int]:
-        """What can be taken, in the order in which it is: by key, the key that is ready for longest first. What was
-        never taken is among the first `want`, or not far behind these if they have several keys."""
+        """The messages that can be taken, in order: by key, the key that has been ready for longest comes first. Fresh
+        ones are among the first `want`, or not far behind if these have several keys."""
         ready = [offset for offset in self.ready(now, len(log)) if offset not in besides]
         if self.ordered is True and any(hold.until_ms > now for hold in self.holds.values()):
             return []
@@ -155,7 +155,7 @@ class Cursor:
     # -- what happens to it -------------------------------------------------------------------------------------------
 
     def take(self, offset: int, hold: Hold, unwanted: Collection[int] = ()) -> None:
-        """What lies before it is set aside, or settled if it is `unwanted`."""
+        """Sets the messages before it aside, or settles them if `unwanted`."""
         self.moves += offset in self.holds
         self.holds[offset] = hold
         self.aside = self.aside.union(range(self.next, offset)).difference(unwanted) - {offset}

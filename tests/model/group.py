@@ -35,8 +35,8 @@ Place = tuple[int, int]
 
 @dataclass
 class Window:
-    """What a group with a rate has taken since `began_ms`. A window follows the one before it without a gap, or begins
-    with the first message after a pause."""
+    """The count of messages that a group with a rate has taken since `began_ms`. A window follows the one before it
+    without a gap, or begins with the first message after a pause."""
 
     began_ms: int | None = None
     taken: int = 0
@@ -85,7 +85,7 @@ class Group:
     cursors: list[Cursor]
     purged_at_ms: int | None = None
     last_purged_at_ms: int = 0
-    """Of a purge that was lifted since, too."""
+    """The time of the newest purge, even if a reset lifted it since."""
     window: Window = field(default_factory=Window)
     alarm: Alarm = field(default_factory=Alarm)
     events: dict[Place, list[Json]] = field(default_factory=dict)

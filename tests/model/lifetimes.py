@@ -45,7 +45,7 @@ STEPS = {
     "redrive": 2,
     "purge_dead": 1,
 }
-"""What a step may be, and how often."""
+"""The kinds of steps, and how often each comes."""
 OFTEN = {"leases": 6, "lives": 3, "waits": 3, "repeats": 1, "placements": 2, "drains": 1, "removals": 1}
 """How often time comes near to a limit of each kind."""
 PROBES: dict[str, list[tuple[str, ...]]] = {

@@ -34,7 +34,7 @@ STEPS = {
     "list_groups": 1,
     "list_topics": 1,
 }
-"""What a step may be, and how often."""
+"""The kinds of steps, and how often each comes."""
 PROBES = {
     "leases": "pop",
     "windows": "pop",
@@ -45,7 +45,7 @@ PROBES = {
 }
 """The step that looks at a limit."""
 RANKS = {"popped": 0, "extended": 1}
-"""What comes first of one delivery within a millisecond."""
+"""The order of one delivery's events within a millisecond."""
 
 alarms = st.sampled_from(
     [

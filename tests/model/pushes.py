@@ -306,7 +306,7 @@ class Pushes(Pair):
         return hold
 
     def _meanwhile(self, call: Call, name: str) -> str:
-        """What else happens while the call is under way."""
+        """Lets something else happen while the call is under way."""
         kind = self._draw(st.sampled_from(MEANWHILE)) if self.calls < CALLS_MAX else "nothing"
         other = 1 - self.running[-1]
         self.has_come = self.has_come or kind in ("produce", "run")
@@ -352,7 +352,7 @@ class Pushes(Pair):
         return ConsumerResponse(self._draw(st.sampled_from([500, 302])), retry_after=retry_after), None
 
     def _break_or_go_on(self, group: Pushed, known_failures: int, answer: ConsumerResponse, has_failed: bool) -> None:
-        """What the caller knows of failures decides: another may have been faster."""
+        """Counts a failure, or resets the breaker, unless another call has changed it meanwhile."""
         breaker = group.breaker
         if breaker.failures != known_failures:
             return
@@ -367,7 +367,7 @@ class Pushes(Pair):
     def _settle(
         self, group: Pushed, queue: int, held: dict[int, Hold], answer: ConsumerResponse, failed: dict[str, Json] | None
     ) -> None:
-        """What another call has taken over is not settled by this one."""
+        """Leaves out messages that another call has taken over."""
         cursor, log = group.cursors[queue], self.topic.logs[queue]
         delay_ms = 1_000 * int(answer.retry_after) if answer.retry_after else None
         for offset in (offset for offset, hold in held.items() if cursor.holds.get(offset) is hold):

@@ -26,8 +26,8 @@ GROUP, TOPIC, SEND, REPLY, SERVICE, ANYWHERE, PUBLIC = (
     "anywhere",
     "public",
 )
-"""What operations are about: a group; a topic and all its groups; a topic alone, for a send or a reply; all there is;
-whatever the caller may see; or they need no token."""
+"""The scopes of operations: a group; a topic and all its groups; a topic alone, for a send or a reply; everything;
+everything that the caller may see; or none, as they need no token."""
 
 
 # -- what rights allow ------------------------------------------------------------------------------------------------

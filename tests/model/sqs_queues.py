@@ -64,7 +64,7 @@ STEPS = {
     "approach": 2,
     "maintain": 2,
 }
-"""What a step may be, and how often."""
+"""The kinds of steps, and how often each comes."""
 WAITS_MS = (1, 499, 1_000, 2_000, 5_001, 29_000, 60_000, 3_600_000)
 SHOWN = ("ApproximateReceiveCount", "DeadLetterQueueSourceArn")
 ALLOWED = ("", '{"redrivePermission":"denyAll"}', '{"redrivePermission":"allowAll"}')
@@ -400,8 +400,8 @@ class SqsQueues(Pair):
             yield from (item.until_ms for item in queue.items)
 
     def maintain(self, instance: int, data: st.DataObject) -> None:
-        """Nobody notices it, but that messages move which were received often enough. Of two queues at once, either may
-        be the first."""
+        """Only messages that were received too often show it: they move. If two queues have such messages, either may
+        be first."""
         kind = data.draw(st.sampled_from(["forward", "revive", "revive", "expire", "ttl", "check"]))
         if kind == "ttl":
             self.clients[instance].store.drop_expired(self.now)

@@ -48,7 +48,8 @@ class Waiting:
 
 @dataclass
 class Look:
-    """What an instance knows of the depths of queues. `slow`: by queue the lowest committed offset, and whose it is."""
+    """An instance's view of the depths of queues. `slow`: by queue the lowest committed offset, and the groups at
+    it."""
 
     at_ms: int
     slow: list[tuple[int, frozenset[str]]]

@@ -36,10 +36,10 @@ ROOMS = {
 }
 
 FILES_MAX = 8
-"""Of tests, for a mutant that is planted before anything is imported: each of these imports all anew."""
+"""Test files for a mutant that is planted before anything is imported: each of them imports everything anew."""
 
 KEPT = Path(".mutants")
-"""What a run goes on with."""
+"""The state from which a run continues."""
 
 
 def main() -> int:
@@ -103,7 +103,7 @@ def _results(room: str) -> Results:
 
 
 def _measure() -> None:
-    """Of tests and histories that are new since the last run."""
+    """Measures tests and histories that are new since the last run."""
     paths = [path for room in ROOMS.values() for path in sorted(Path().glob(room))]
     tests, played = Reach(KEPT / "tests.json"), Reach(KEPT / "histories.json")
 

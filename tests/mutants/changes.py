@@ -15,7 +15,7 @@ from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNod
 from mutmut.mutation import mutators
 
 Operator = Callable[[Any], Iterable[cst.CSTNode]]
-"""Of a node of its own kind."""
+"""Takes a node of one kind, and returns its changes."""
 _Part = cst.Arg | cst.BaseElement | cst.BaseDictElement
 
 _GUARDS = {"Exists", "Absent", "Equals", "AtMost", "AtLeast", "SizeIs", "SizeBelow", "Lacks", "Either"}
@@ -68,12 +68,12 @@ class Mutant:
 
     @property
     def version(self) -> str:
-        """Of the function that it is in."""
+        """The version of the function that it is in."""
         return self.place.version
 
     @property
     def change(self) -> str:
-        """In one line."""
+        """The change in one line."""
         before, after = (" ".join(line[1:].strip() for line in self.changed if line[0] == sign) for sign in "-+")
         return f"{before} => {after}"
 

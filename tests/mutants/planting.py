@@ -56,7 +56,7 @@ def _functions() -> dict[tuple[str, str, int], list[FunctionType]]:
 
 
 def freeze() -> None:
-    """What is imported now is what mutants change; a fork copies none of it."""
+    """Mutants change what is imported before this call; a fork copies none of it."""
     gc.unfreeze()
     _functions.cache_clear()
     _functions()

@@ -29,13 +29,14 @@ class Reach:
         self.runners: dict[str, float] = kept["runners"]
         """Tests or histories that pass, and the seconds that each took while it was measured."""
         self._versions: dict[str, str] = kept.get("versions", {})
-        """Of the functions, when they were measured."""
+        """The functions' versions when they were measured."""
         self._functions: dict[str, Masks] = {
             name: {runner: int(mask, 16) for runner, mask in masks.items()} for name, masks in kept["functions"].items()
         }
 
     def measure(self, paths: Sequence[Path], runs: Mapping[str, Callable[[], bool]]) -> None:
-        """`runs`: by name; each returns whether it passed, and only then does it count. What is known is left out."""
+        """`runs`: by name; each returns whether it passed, and only then does it count. Leaves out those that are
+        known."""
         self._forget_changed(paths)
         new = [name for name in runs if name not in self.runners]
         about, done = f"measuring what {self._file.stem} reach", 0
@@ -105,8 +106,8 @@ class Reach:
         return Counter(name for masks in self._functions.values() for name in masks)
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The tests or histories that reach its line, or, of a line that is part of one, the nearest above. What
-        is outside of functions is reached by all that reach any of them."""
+        """The tests or histories that reach its line; for a line within a statement, the nearest line above. Code
+        outside functions counts as reached by all that reach any function of the file."""
         if not mutant.place.is_function:
             near: dict[str, None] = {}
             for name, masks in self._functions.items():

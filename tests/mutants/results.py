@@ -1,4 +1,4 @@
-"""What became of each mutant: kept in a file that a run goes on with, and reported."""
+"""The outcome of each mutant: kept in a file from which a run continues, and reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ survive; or `open:` and what they might do."""
 
 
 STAGES = ("tests", "types", "histories")
-"""What judges those that were not noticed by what is before it."""
+"""Each stage judges the mutants that the ones before it did not notice."""
 
 
 class Results:

@@ -22,7 +22,7 @@ class _Taken:
         self._act = act
 
     def pytest_configure(self) -> None:
-        """What fails need not fail in the shortest way."""
+        """Failing examples need no shrinking."""
         phases = (Phase.explicit, Phase.generate)
         settings.register_profile("mutants", deadline=None, max_examples=50, database=None, phases=phases)
         settings.load_profile("mutants")

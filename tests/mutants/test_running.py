@@ -1,4 +1,4 @@
-"""What a user of the command line sees."""
+"""The command line, as its user sees it."""
 
 from __future__ import annotations
 

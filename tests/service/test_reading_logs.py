@@ -1,4 +1,4 @@
-"""What the reader finds in a log, however much it has cached, is what stands in the table."""
+"""The reader finds exactly what the table holds of a log, however much of it is cached."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class World:
             self.check(queue, chain, want.offset)
 
     def check(self, queue: int, chain: list[Segment], at: int) -> None:
-        """What can be asked about a chain, about some offsets."""
+        """Checks all questions about a chain, at some offsets."""
         placed = [placed for segment in chain for placed in segment.placed]
         first, end = (placed[0][0], chain[-1].end) if placed else (at, at)
         offsets = sorted(self.random.sample(range(first, end), min(end - first, 12)))

@@ -131,7 +131,7 @@ LASTING = {
     "correct them": Failed("UnrecognizedClientException"),
     "configure some": Unusable("configure some"),
 }
-"""What has to be done, and the trouble that lasts until it is."""
+"""The remedy, and the trouble that lasts until somebody applies it."""
 
 
 # -- sent again -------------------------------------------------------------------------------------------------------

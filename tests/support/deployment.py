@@ -55,7 +55,7 @@ class Deployment:
             return refused.code, json.loads(refused.read() or b"null")
 
     def invoke(self, function: str, event: object) -> Any:
-        """What the function returns, by its name in `app.py`."""
+        """Calls the function with this name in `app.py`, and returns its result."""
         answer = self.ministack.client("lambda").invoke(
             FunctionName=self.functions[function], Payload=json.dumps(event).encode()
         )

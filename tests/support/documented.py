@@ -34,7 +34,7 @@ def operation_of(method: str, path: str) -> Json | None:
 
 @cache
 def _patterns() -> list[tuple[str, re.Pattern[str], Json]]:
-    """Of each operation the method, and what its paths match."""
+    """Each operation's method, and a pattern of its paths."""
     return [
         (method, re.compile(re.sub(r"{\w+}", "[^/]+", template)), operation)
         for (method, template), operation in operations().items()

@@ -37,11 +37,11 @@ LOOK_SECONDS = 0.1
 class Ministack:
     endpoint: str
     log: Path
-    """What it prints, and what the functions do."""
+    """The output of the emulator and of the functions."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes a command of ours, or any AWS client, use it."""
+        """Variables that point a command of ours, or any AWS client, to it."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_DEFAULT_REGION": REGION,

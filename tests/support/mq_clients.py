@@ -31,11 +31,11 @@ ROUND = {
     "whole": "half",
     "refused": "SignatureDoesNotMatch",
 }
-"""What a round returns."""
+"""The results of a round."""
 
 
 def puts(topic: str) -> dict[str, Any]:
-    """What a round needs: the bodies of requests, by path."""
+    """The requests that a round needs first: their bodies, by path."""
     groups = f"/topics/{topic}/groups"
     return {f"/topics/{topic}": {"queues": 1}, f"{groups}/GID_all": {}, f"{groups}/GID_order": {"ordered": True}}
 

@@ -72,7 +72,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Of what other threads do at once, all must be of one name."""
+        """Records calls. Those that run in several threads at once must all have the same name."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Operation, "call", self._recorded(Operation.call, lambda operation: operation.id))
             patch.setattr(Dispatcher, "run", self._recorded(Dispatcher.run))

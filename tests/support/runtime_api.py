@@ -124,7 +124,7 @@ def _handler(function: Function) -> type[BaseHTTPRequestHandler]:
 
 
 def environment(task: Path, **more: str) -> dict[str, str]:
-    """What a program finds in Lambda, and nothing of this process's own."""
+    """The variables that a program has in Lambda, and none of this process."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(task),
@@ -142,7 +142,7 @@ def environment(task: Path, **more: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(task: Path, handler: str, log: Path, settings: Mapping[str, str]) -> Iterator[Function]:
-    """The function of this handler, as `app.pop`, of an unpacked package. What it prints goes into `log`."""
+    """Runs the function of this handler, such as `app.pop`, from an unpacked package. Its output goes into `log`."""
     function = Function(log)
     api = f"127.0.0.1:{function.server.server_port}"
     serving = threading.Thread(target=function.server.serve_forever, daemon=True)

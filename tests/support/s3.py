@@ -54,7 +54,7 @@ def keys(bucket: str) -> list[str]:
 
 
 def jars() -> str:
-    """What Spark needs for `s3a://`, as it wants to be told."""
+    """The jars that Spark needs for `s3a://`, separated by commas."""
     found = sorted(JARS.glob("*.jar"))
     if not found:
         absent(f"{JARS.name} is not here: `make s3a-if-possible` installs it")
