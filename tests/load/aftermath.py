@@ -23,8 +23,8 @@ from tests.history.facts import Place
 from tests.history.history import History
 from tests.history.requests import WAITING, RequestCaller
 from tests.history.transactions import TransactionCaller
-from tests.load.asking import CHECK_AFTER_MS_MAX
 from tests.load.clock import now, sleep
+from tests.load.exchanges import CHECK_AFTER_MS_MAX
 from tests.load.journal import Journal
 
 WATCH_SECONDS = 0.05

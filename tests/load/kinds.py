@@ -9,7 +9,7 @@ from chalicelib.core.base.limits import IN_FLIGHT_DEFAULT
 from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE
 from tests.history.history import Rules
-from tests.load.meddling import PURGED, TURNED
+from tests.load.admin_calls import PURGED, TURNED
 
 _UNWANTED_KEY = "c"
 

@@ -27,10 +27,10 @@ from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
 from tests.history.requests import RequestCaller
-from tests.load.asking import reply, send_requests, send_transactions
+from tests.load.admin_calls import PURGED, TURNED, reset, resize
 from tests.load.clock import now, sleep
+from tests.load.exchanges import reply, send_requests, send_transactions
 from tests.load.journal import Journal
-from tests.load.meddling import PURGED, TURNED, reset, resize
 from tests.load.recreated_topic import visit
 from tests.support.instances import SIGNING_KEY
 

@@ -1,4 +1,4 @@
-"""Those who reset groups, and who change the number of queues."""
+"""Callers that reset groups or change the number of queues."""
 
 from __future__ import annotations
 

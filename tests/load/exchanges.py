@@ -1,4 +1,4 @@
-"""Callers who send transactions and decide about them, and who send requests and reply."""
+"""Callers that send transactions and decide them, and callers that send requests and reply."""
 
 from __future__ import annotations
 
