@@ -1,10 +1,10 @@
 """Claims of groups that are ordered by key: `KeyOrder` finds the keys, the functions plan one claim in a queue.
 
-A message that is owed is *held*, by its holder or by the wait of its retry, or *due*, or *set aside*. Of each key, what
-lies before its first held message can be delivered, and so can fresh messages of keys without any. The key that has
+A message that is owed is *held*, by its holder or by the wait of its retry, or *due*, or *set aside*. A claim can
+deliver the messages of a key before its first held one, and fresh messages of keys without any. The key that has
 been ready for longest comes first, with all that can be taken of it. Fresh messages that a claim passes are set aside.
 
-Whoever takes a message takes all earlier ones of its key that are owed and not held in the same write, which demands
+A claim of a message takes all earlier ones of its key that are owed and not held in the same write, which demands
 that none of their leases has changed. So it needs no other proof that nobody else has got one of them meanwhile.
 """
 
@@ -184,9 +184,9 @@ def overdue(cursor: Cursor, group: Group, picked: Pick, now: int, riding: Collec
 
 
 def _with_slots(cursor: Cursor, in_turn: Sequence[Ready]) -> Sequence[Ready]:
-    """Those of these messages for which the cursor has leases left. Fresh ones need a lease, and one more for what is
-    set aside. If the cursor is full, a lease of which some messages have to wait is left whole: to split it
-    takes another."""
+    """Those of these messages for which the cursor has leases left. Fresh ones need a lease, and a second one to set
+    others aside. If the cursor is full, a lease with messages that have to wait is left whole: splitting it takes
+    another."""
     if len(cursor.leases) < LEASES_MAX - 1:
         return in_turn
     is_full = len(cursor.leases) >= LEASES_MAX + LEASES_ROOM - TAKEOVERS_MAX
@@ -224,12 +224,13 @@ def further(known: Knowledge, blocked: Collection[Line], enough: Sequence[int]) 
 
 
 def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
-    """The claim of what is chosen. It passes what is not wanted, up to the next message that is left where it is."""
+    """Returns the claim of the chosen messages. It passes unwanted ones, up to the next message that it leaves in its
+    place."""
     chosen = _within_bounds(cursor, window, choice.chosen)
     taken = {each.offset for each in chosen}
     last = max(taken, default=cursor.next - 1)
     stop = next((offset for offset in window.wanted if offset > last), window.offsets.stop)
-    has_room = len(cursor.leases) < LEASES_MAX  # for one that holds what is set aside
+    has_room = len(cursor.leases) < LEASES_MAX  # for one that holds messages set aside
     if not chosen and window.is_cut and stop == cursor.next and has_room:
         stop = window.offsets.stop  # the claim after this one looks further
     aside = [offset for offset in window.wanted if offset < stop and offset not in taken]

@@ -18,8 +18,8 @@ from chalicelib.core.table import keys
 FILTERED_BYTES_MAX = 8 * MIB
 """Bytes read at once to apply a group's filter."""
 VERDICTS_KEPT_MAX = 10_000
-"""Verdicts of filters that an instance keeps, some 300 bytes each: a look at what may not be taken yet takes no steps
-again, and so comes to what lies behind."""
+"""How many filter verdicts an instance keeps, some 300 bytes each. A second look at messages that may not be taken yet
+takes no steps, and so reaches the messages behind them."""
 
 _GROWTH = 4
 """How much further to read each time that too few messages were found."""
@@ -110,8 +110,8 @@ class Skipper:
         return replace(picked, fresh=stop - offsets.start, passed=passed, held_back=held_back, expired=expired)
 
     def expired(self, view: QueueView, passed: int, stop: int) -> int:
-        """How many of the passed messages before this offset have expired. Of those that a filter was asked about, or
-        that may be purged, none counts."""
+        """How many of the passed messages before this offset have expired. Messages that a filter judged, or that may
+        be purged, do not count."""
         if view.group.filter is None and not view.has_purged:
             return passed
         start, expired_ms = view.cursor.next, view.topic.expired_ms(self._runtime.now())
