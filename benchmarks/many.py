@@ -116,7 +116,7 @@ class Caller:
 
 
 def measure(what: str, count: int, is_emulated: bool) -> Measured:
-    """Makes so many of what is named, and calls. In a process of its own."""
+    """Makes `count` topics, groups, queues or messages, and calls. In a process of its own."""
     with _store(is_emulated) as store:
         caller = Caller(store, store.meter if isinstance(store, MemoryStore) else Meter())
         caller.api.get_health()

@@ -20,8 +20,8 @@ PROMPT_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """`scale`: by which load and partitions are divided. `level_s`: how long each level lasts; what is told is its
-    second half. `overload_s`, `after_s`: how long too much comes, and then a tenth of the capacity."""
+    """`scale`: the divisor of load and partitions. `level_s`: how long each level lasts; the figures are of its second
+    half. `overload_s`, `after_s`: how long an overload lasts, and then a tenth of the capacity."""
 
     scale: float = 100
     levels: tuple[int, ...] = LEVELS

@@ -1,7 +1,7 @@
 """A topic under load in virtual time: a table whose partitions throttle, functions that come with the load, consumers.
 
 The code of the service is the real one, each instance with caches of its own. Load and partitions are scaled down
-together; rates that are told are those of the whole."""
+together; printed rates are those of the whole."""
 
 from __future__ import annotations
 

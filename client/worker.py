@@ -17,7 +17,7 @@
 | returns None, or the message is no request | no reply; it is acked |
 | raises `Retry` | nacked, with its reason and delay |
 | raises any other exception | nacked, with the exception as the reason |
-| returns too late, or after another consumer | `on_refused` is told; it is acked, since any reply would be refused |
+| returns too late, or after another consumer | calls `on_refused`, and is acked, since any reply would be refused |
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _problem(raw: bytes) -> Json:
 
 
 class Worker:
-    """A function that answers messages. `on_refused(message, code)` is told of replies that came too late."""
+    """A function that answers messages. Calls `on_refused(message, code)` for replies that came too late."""
 
     def __init__(self, service: Service, function: Function, on_refused: OnRefused = _warn) -> None:
         self.service, self.function, self.on_refused = service, function, on_refused

@@ -68,6 +68,6 @@ def explained() -> Iterator[None]:
 
 
 def is_missing(error: ClientError) -> bool:
-    """Whether it says that what was asked for does not exist."""
+    """Whether the error says that the requested object does not exist."""
     answer = error.response
     return answer["ResponseMetadata"]["HTTPStatusCode"] == 404 or answer["Error"]["Code"] == "ResourceNotFoundException"

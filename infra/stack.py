@@ -55,7 +55,7 @@ class ResourceChange:
 
     @property
     def loses_messages(self) -> bool:
-        """They are removed, or stay in what is left alone, where nobody looks for them."""
+        """Whether the change removes messages, or leaves them outside the stack, where nobody looks for them."""
         return self.kind in WITH_MESSAGES and self.action in ("Remove", "Replace")
 
 
@@ -89,7 +89,7 @@ class Ending:
 
 
 Waiting = Callable[[Callable[[StackEvent], None]], Ending]
-"""Waits for the end of an operation, and is told each event."""
+"""Waits for the end of an operation, and passes each event on."""
 
 
 class Stack:

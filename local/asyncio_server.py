@@ -25,7 +25,7 @@ from local.connection import HOST, Connection
 from local.workload import Find, Judge, Pace, StartLimit, Workload
 
 CONNECTIONS_MAX = 10_000
-"""Each may hold a head and more of what is sent ahead: some 200 KB."""
+"""Each may hold a head and data sent ahead, some 200 KB in all."""
 
 DESCRIPTORS_KEPT = 128
 """File descriptors that connections to this server leave free: for files of the store, connections to DynamoDB,

@@ -24,7 +24,7 @@ PAUSES_PER_ROUND = 19
 due."""
 
 DROP_EVERY_MS = HOUR_MS
-"""How often the memory store is searched for what has expired: all of it is looked at."""
+"""How often a search of the whole memory store removes expired items."""
 
 _dropped_at_ms = 0
 """By the clock that is never set."""

@@ -19,7 +19,7 @@ def close() -> None:
 
 
 def drop_expired(now_ms: int) -> None:
-    """Removes what has expired from what was opened."""
+    """Removes expired items from all opened stores."""
     for store in _opened:
         store.drop_expired(now_ms)
 

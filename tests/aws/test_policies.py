@@ -340,7 +340,7 @@ def test_a_function_may_do_what_it_does(template: Any, recorder: Recorder, role:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_function_may_do_nothing_that_it_never_does(template: Any, recorder: Recorder, role: str) -> None:
-    """A statement is granted whole: which way of reading, or of writing, is used depends on what is in the caches."""
+    """A statement counts as a whole: the caches decide which way of reading or writing a call uses."""
     needless = [
         statement["Sid"]
         for statement in statements(template, role)

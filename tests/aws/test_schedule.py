@@ -1,4 +1,4 @@
-"""The schedule of what is deployed. It runs each minute: other files come first, and this one need not wait."""
+"""The schedule of the deployed functions. It runs each minute: other files come first, and this one need not wait."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Delivered:
     number: int = 0
     """Its place among the messages of its queue in the answer."""
     asked_ms: int = 0
-    """The earliest end that was asked for; 0: the group decides."""
+    """The earliest end of the lease that the pop asks for; 0: the group decides."""
     first_ms: int = 0
     """When a pop with this attempt id was first called; without one, when this was."""
     correlation_id: str = ""
@@ -82,7 +82,7 @@ class Delivered:
     zone: str | None = None
     """That the pop named."""
     told_first_ms: int = 0
-    """When the message was delivered for the first time, as this pop was told. 0: it did not ask."""
+    """The time of the first delivery, as the pop's answer says. 0: the pop did not ask."""
 
     @property
     def taken(self) -> Taken:
@@ -231,7 +231,7 @@ class Settled:
     """Until when the message stays away: extended, or waiting for its retry."""
     new_receipt: str = ""
     asked_ms: int = 0
-    """For an extend: the earliest end that was asked for."""
+    """For an extend: the earliest end that it asks for."""
     is_troubled: bool = False
     """One of its requests to the store went wrong; or nobody counts those that do."""
 

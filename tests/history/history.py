@@ -1,4 +1,4 @@
-"""A history: what callers did, what they were told, and what was left in the end."""
+"""A history: the calls, their answers, and the state in the end."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def a_request_has_one_reply_for_ever(case: Case) -> Iterator[str]:
 
 
 def a_time_out_is_final(case: Case) -> Iterator[str]:
-    """A caller that was told of a time-out gets no reply later, and none is told so before the deadline."""
+    """After a time-out the caller gets no reply, and no time-out comes before the deadline."""
     history = case.history
     over = {fact.id: fact for fact in history.fetched if fact.outcome == TIMEOUT}
     for fetched in history.fetched:

@@ -1,4 +1,4 @@
-"""Looks from outside, past the faults: at the cursors while callers work, then at what is left."""
+"""Looks from outside, past the faults: at the cursors while callers work, then at the messages that are left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers of DynamoDB where a partition key is asked for more than it carries. An emulator never does."""
+"""The answers of DynamoDB when requests exceed the capacity of a partition key. An emulator never throttles."""
 
 from __future__ import annotations
 

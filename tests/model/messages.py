@@ -236,7 +236,7 @@ class Messages(Administration):
     # -- looked up ----------------------------------------------------------------------------------------------------
 
     def read_a_queue(self, instance: int, data: st.DataObject) -> None:
-        """From an offset or an instant, near an end of what can be read, or from the start."""
+        """Reads from an offset or an instant, near an end of the readable messages, or from the start."""
         name, _ = self.place(data)
         queue, limit = data.draw(st.integers(0, 4)), data.draw(page_limits)
         if not self.knows(instance, name):

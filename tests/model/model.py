@@ -111,7 +111,7 @@ class Model:
         else:
             cursor.nack(place[1], now + (group.wait_ms(attempt) if delay_ms is None else delay_ms))
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- traces -------------------------------------------------------------------------------------------------------
 
     def note(self, topic: Topic, group: Group, place: Place, event: Json) -> None:
         if topic.options["trace"]:

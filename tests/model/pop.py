@@ -46,11 +46,11 @@ class Asked:
 
 
 class Pop:
-    """Judges the answer to one pop and applies it. In queues that gave nothing it may have buried what was delivered
-    often enough, and passed what nobody gets, which only the group's progress tells: `seen`, after the pop.
+    """Judges the answer to one pop and applies it. In queues that gave nothing it may have buried messages at their
+    last attempt, and skipped those that no consumer gets, which only the group's progress shows: `seen`, after the pop.
 
-    `known`: where each log ended when it was asked, if the instant of the answer is to be judged; messages that come
-    later must not end while it waits. `is_told`: whether it hears at once of what is stored meanwhile."""
+    `known`: where each log ended when the pop asked, if the instant of the answer is to be judged; messages that come
+    later must not end while it waits. `is_told`: whether it wakes at once when messages are stored meanwhile."""
 
     def __init__(
         self,

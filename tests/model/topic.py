@@ -196,7 +196,7 @@ class Topic:
     # -- how long a message lasts -------------------------------------------------------------------------------------
 
     def retain(self, retention_ms: int, now: int) -> None:
-        """Less counts for all messages at once, more for what is stored from now on."""
+        """A shorter time counts for all messages at once, a longer one for messages stored from now on."""
         self.retention_ms = retention_ms
         for (queue, offset), until_ms in self.retained.items():
             stored_at_ms = self.logs[queue][offset]["stored_at_ms"]
@@ -306,7 +306,7 @@ class Topic:
         if self.options["max_depth"] is not None:
             self.looks[instance].ends[queue] = len(self.logs[queue])
 
-    # -- what is said about it ----------------------------------------------------------------------------------------
+    # -- what clients see ---------------------------------------------------------------------------------------------
 
     def settings(self) -> Json:
         draining = {"draining": list(self.draining)} if self.draining else {}

@@ -102,7 +102,7 @@ class World:
         return Want(self.topic.logs[queue], offset, self.random.choice([1, 2, 30, 300]), hint, since_ms)
 
     def right(self, queue: int, want: Want) -> Iterator[list[Segment]]:
-        """The chains that are right: they may begin with what is gone, and end where more of that is missing."""
+        """Yields the correct chains: they may begin with removed segments, and end where more of those are missing."""
         left = len(self.segments(queue))
         known = [segment for _, segment in sorted(self.known[queue].items())]
         gone = len(known) - left

@@ -83,7 +83,7 @@ class Plan:
     notes_first: bool = False
     """Whether pops ask when messages were delivered for the first time."""
     burials: float = 0.03
-    """The share of what is delivered that consumers bury."""
+    """The share of deliveries that consumers bury."""
     redrives: int = 0
     redrives_pause_ms: int = 2_500
     """The longest pause between two redrives."""

@@ -1,4 +1,4 @@
-"""A consumer that is pushed to, without sockets: it remembers its calls, and answers as it is told."""
+"""A consumer of pushes, without sockets: it records its calls, and gives the answers that tests set."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ CALM_MS = 60_000
 """One that has not throttled for so long is no longer hot. It is forgotten once all its units are saved."""
 
 _TOUCHED = 64
-"""The last sort keys that were asked for, among whose different ones a split finds the middle. At the end of a log they
-are the last segments, and all that follow are on one side: the split helps nobody."""
+"""How many sort keys of the last requests count: a split finds the middle of the different ones. At the end of a log
+they are the last segments, and all later ones lie on one side, so that the split helps nobody."""
 
 
 @dataclass(frozen=True, slots=True)

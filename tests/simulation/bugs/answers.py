@@ -53,7 +53,7 @@ def answers_with_the_bodies_of_others() -> Plant:
 
 @shown_by(leases.two_leases_never_live_at_once)
 def answers_that_promise_more_time() -> Plant:
-    """A lease ends a while before its holder was told."""
+    """A lease ends a while before the time in its answer."""
 
     def longer(deliveries: Any) -> Any:
         return [replace(each, invisible_until_ms=each.invisible_until_ms + 900) for each in deliveries]

@@ -40,7 +40,7 @@ from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.plans import BROADCAST, CROWD, EMPTIED, HASTY, KEYED, MEDDLED, NAMED, RISEN, SIFTED, TORN, Plan
 
 DEADLINE, ATTEMPT, AGE = 2, 3, 4
-"""Places in what is listed of a lease."""
+"""Positions in a stored lease."""
 
 
 _STALE = replace(TORN, faults=replace(TORN.faults, stale=0.7, stale_ms_max=1_500))
@@ -176,7 +176,7 @@ def receipts_without_a_group() -> Plant:
 
 @shown_by(settlements.acked_messages_stay_acked, _STALE)
 def verdicts_from_the_past() -> Plant:
-    """Reads of cursors may be stale, whatever was asked for."""
+    """Reads of cursors may be stale, even if the caller asks for strong ones."""
 
     def read(true: Any, self: FaultyStore, reads: Any) -> Any:
         are_weak = [isinstance(each, Keys) and any(key.sk.startswith(CURSORS) for key in each.keys) for each in reads]

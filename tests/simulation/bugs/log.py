@@ -197,7 +197,7 @@ def replies_that_overwrite() -> Plant:
 
 @shown_by(requests.a_time_out_is_final, CALLS)
 def time_outs_that_do_not_last() -> Plant:
-    """A caller is told that no reply came, and one may come."""
+    """A caller gets a time-out, and a reply may still come."""
     return forgetting(lambda write: within("reply")(write) and not changes(write, "entry"))
 
 
