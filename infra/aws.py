@@ -30,7 +30,7 @@ class Aws:
         self.region: str = self._session.region_name
 
     def client(self, service: str) -> Any:
-        """Raises Stop if the endpoint is none."""
+        """Raises Stop if the endpoint is not a URL."""
         config = Config(retries={"mode": "standard", "total_max_attempts": TRIES})
         try:
             made: Any = self._session.client(service, config=config)
@@ -58,7 +58,7 @@ WITHOUT_CREDENTIALS = (
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turns what AWS and boto3 refuse into one line."""
+    """Turns errors of AWS and boto3 into Stop, with one line each."""
     try:
         yield
     except NoCredentialsError as error:

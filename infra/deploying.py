@@ -70,7 +70,7 @@ AFTERWARDS = {
 
 
 def _agree(stack: Stack, changes: Sequence[ResourceChange], says_yes: bool) -> None:
-    """Raises Stop if the person does not."""
+    """Raises Stop if the user declines."""
     losses = [change.name for change in changes if change.loses_messages]
     if losses:
         say(f"This removes {', '.join(losses)}, or leaves it behind, with all that it contains. Is an INFRA= missing?")

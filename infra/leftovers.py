@@ -34,7 +34,7 @@ KEYS_END = (
 )
 
 Left = tuple[str, str]
-"""Its type, and its name in AWS."""
+"""Its type and its name in AWS."""
 
 
 def tell(aws: Aws, stage: Stage, events: Iterable[StackEvent]) -> None:
@@ -56,7 +56,7 @@ def tell(aws: Aws, stage: Stage, events: Iterable[StackEvent]) -> None:
 
 
 def tell_of_keys(changes: Sequence[ResourceChange]) -> None:
-    """Says what ends where a table of before gets new keys."""
+    """Says which keys end when an earlier table gets new signing keys."""
     made = {(change.action, change.kind) for change in changes}
     if {("Import", TABLE), ("Add", SECRET)} <= made:
         say(f"This makes new keys for a table that is there: {KEYS_END}.")

@@ -1,4 +1,4 @@
-"""Keeps web pages away from a server that asks nobody for a token.
+"""Keeps web pages away from a server without access control.
 
 A browser lets any page send requests to this machine: their answers stay hidden from the page, but the server carries
 them out. With a name of its own that resolves to 127.0.0.1 a page even reads the answers. Browsers send headers that
@@ -16,10 +16,10 @@ from chalicelib.core.base.errors import Forbidden
 from chalicelib.core.base.fields import shown
 
 _OWN = ("same-origin", "none")
-"""Sites of a page of this server, and of an address that a person has typed."""
+"""`Sec-Fetch-Site` of a page of this server, and of an address that a person has typed."""
 _NAMES = re.compile(r"(.+\.)?localhost\.?|127(\.[0-9]{1,3}){3}|\[::1\]", re.IGNORECASE)
 _SQS_PATH = re.compile(r"/?([0-9].*)?")
-"""Where a query can name an action of SQS, which does more than show a page."""
+"""Paths on which a query can name an action of SQS, which does more than show a page."""
 
 
 def refuse_pages(method: str, path: str, query: str, headers: Mapping[str, str]) -> None:

@@ -23,14 +23,14 @@ ALL_RIGHTS = {"operations": ["produce", "consume", "read", "admin"], "topics": "
 
 
 def choose() -> None:
-    """Follows `LOG` and `ACCESS`, and has the push run in this process. Raises `StartupError`."""
+    """Applies `LOG` and `ACCESS`, and runs the push in this process. Raises `StartupError`."""
     _choose_log(os.environ.get("LOG") or "0")
     _choose_access(os.environ.get("ACCESS") or "off")
     wiring.parts.wake = background.wake
 
 
 def _choose_log(text: str) -> None:
-    """Lines of JSON have stdout for themselves. Without them, what is logged goes to stderr, for people."""
+    """JSON lines have stdout for themselves. Without them, log records go to stderr, for people."""
     if text not in ("0", "1", "json"):
         raise StartupError(f"LOG must be 0, 1 or json; it is {text!r}")
     if text == "json":

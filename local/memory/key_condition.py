@@ -1,4 +1,4 @@
-"""The condition of a Query: one partition, and which of its sort keys."""
+"""The condition of a Query: one partition, and a range of its sort keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HIGHEST = "\U0010ffff"
 """No sort key is behind it."""
 
 PARENTHESES_MAX = 20
-"""Nested as they may be, they are read one within the other; two terms need few."""
+"""The reader recurses into nested terms; two terms need few levels."""
 
 _TOKEN = re.compile(r"#?\w+|:\w+|<=|>=|<>|[<>=(),]")
 _NO_BETWEEN = ("=", "<=", "<", ">=", ">")
