@@ -125,9 +125,9 @@ QUICK = Effort(
 
 
 def main(arguments: list[str]) -> int:
-    """Measures and prints. The exit code."""
+    """Measures and prints. Returns the exit code."""
     for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)  # or the servers would be left behind
+        signal.signal(ending, signal.default_int_handler)  # without it the servers would outlive an interrupted run
     given = _parser().parse_args(arguments)
     chosen = [part for part in PARTS if part in (given.only or PARTS)]
     try:

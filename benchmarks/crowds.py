@@ -1,4 +1,5 @@
-"""Many at once on one emulator: writers of one topic, and servers of one table. With few cores they share them."""
+"""Many clients at once on one emulator: writers of one topic, and servers of one table. With few cores they share
+them."""
 
 from __future__ import annotations
 
@@ -45,8 +46,7 @@ class Written:
 
 
 class Billed:
-    """A client that keeps what the emulator bills for writes, and counts those that it refuses, which it does not
-    bill."""
+    """A client that records what the emulator bills for writes, and counts refused ones, which it does not bill."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -136,7 +136,7 @@ class Loop:
         self._orders = Workload(_SIZE)
 
     def run(self, seconds: float) -> int:
-        """Produces, pops and acks single messages. How many requests that were."""
+        """Produces, pops and acks single messages. Returns the number of requests."""
         until, count = time.monotonic() + seconds, 0
         while time.monotonic() < until:
             self._decant.send(self._orders.take(1))

@@ -1,4 +1,4 @@
-"""The loop of send, take and settle, timed step by step on contenders that take turns."""
+"""Times the loop of send, take and settle, step by step, on contenders that take turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.workload import Workload
 _WARM_UP_ROUNDS = 5
 
 Round = dict[str, float]
-"""Step -> how many seconds it took."""
+"""Step -> seconds."""
 
 
 def in_turns(

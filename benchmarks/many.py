@@ -1,4 +1,4 @@
-"""The calls that are measured beside many topics, groups, queues or messages: see `scale`."""
+"""Measures the calls of `scale` beside many topics, groups, queues or messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from local.memory.store import MemoryStore
 _SIZE = 200
 _TIMES = 10
 _BATCH = 10
-"""So many messages of 200 bytes fill a segment: a million of them are a log as long as it gets."""
+"""This many messages of 200 bytes fill a segment: a million of them are a log as long as it gets."""
 _KEYS = 64
 _GROUP = "billing"
 
@@ -91,7 +91,7 @@ class Caller:
             self.api.ack(topic, group, {"receipts": receipts})
 
     def pages(self, ask: Callable[[Json], Json], limit: int) -> None:
-        """Asks for one page after the other."""
+        """Reads one page after the other."""
         answer = ask({"limit": str(limit)})
         while answer["next"]:
             answer = ask({"limit": str(limit), "next": answer["next"]})

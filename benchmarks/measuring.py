@@ -20,7 +20,7 @@ class Took:
 
 
 def measured(call: Callable[[], T], meter: Meter) -> tuple[T, Took]:
-    """Calls, and says what it took. The CPU time is that of all threads."""
+    """Calls, and returns the result with its cost. The CPU time is that of all threads."""
     before = meter.copy()
     began, cpu_began = time.perf_counter(), time.process_time()
     result = call()

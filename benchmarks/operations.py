@@ -1,7 +1,7 @@
-"""Runs every operation on one instance of the service, without HTTP, and keeps what each call took.
+"""Runs every operation on one instance of the service, without HTTP, and keeps the cost of each call.
 
-One client that keeps up: it produces a batch in one call, pops it, and acks all of it; then the same with each ack
-riding along in the next pop; then pops where nothing is.
+One client keeps up: it produces a batch in one call, pops it, and acks all of it; then the same with each ack in the
+next pop; then pops from an empty group.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Requests a second over kept connections, each of a process that produces, takes and settles in turn on a queue of its
-own: Decant, Decant at another git ref, moto's SQS and ElasticMQ, all driven by the same client, in one run."""
+"""Measures requests a second over kept connections, each of a process that produces, takes and settles in turn on a
+queue of its own: Decant, Decant at another git ref, moto's SQS and ElasticMQ, all with the same client, in one run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Make = Callable[[str], Contender]
 
 
 def rates(rounds: int, against: str | None) -> str:
-    """`against`: a git ref; its own server is measured too."""
+    """`against`: a git ref whose server is measured too."""
     with _contenders(against) as contenders, ProcessPoolExecutor(max(CONNECTIONS)) as pool:
         for make in contenders.values():
             _rate(pool, make, max(CONNECTIONS), 1, WARM_UP_SECONDS)
@@ -80,7 +80,7 @@ def _sqs(port: int, name: str) -> Contender:
 def _rated(
     pool: ProcessPoolExecutor, contenders: dict[str, Make], connections: int, batch: int, rounds: int
 ) -> list[float]:
-    """The median of each. The contenders take turns, so that what else the machine does hits all of them."""
+    """The median of each. The contenders take turns, so that other load on the machine hits all of them."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in shown(range(rounds), rounds, f"requests a second, {connections} connections, batch {batch}"):
         for name, make in contenders.items():

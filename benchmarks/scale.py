@@ -21,7 +21,7 @@ from chalicelib.core.base.limits import MIB
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many of each are measured. `seconds`: how long each crowd works."""
+    """The counts to measure. `seconds`: how long each crowd works."""
 
     topics: Sequence[int] = (10, 1_000, 10_000)
     groups: Sequence[int] = (1, 100, 1_000)
@@ -43,7 +43,7 @@ def scale(sizes: Sizes) -> str:
 
 
 def _beside(what: str, counts: Sequence[int]) -> str:
-    """One table: what each call takes beside so many of these."""
+    """One table: the cost of each call beside each count."""
     in_memory = [_apart(what, count, False) for count in shown(counts, len(counts), f"many {what}")]
     emulated = [_apart(what, count, True) for count in shown(counts, len(counts), f"many {what}, on the emulator")]
     headers = ["call", *(f"{count:,} {what}" for count in counts), "units grow"]

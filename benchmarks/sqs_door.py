@@ -1,4 +1,4 @@
-"""boto3's SQS client on Decant with its store in memory, on moto's server, ElasticMQ and LocalStack, in one run."""
+"""Runs boto3's SQS client on Decant with its memory store, moto's server, ElasticMQ and LocalStack, in one run."""
 
 from __future__ import annotations
 
