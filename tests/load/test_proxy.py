@@ -1,4 +1,4 @@
-"""The failing network fails as it says, and counts it."""
+"""The proxy fails requests as set, and counts the faults."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ MOMENT_MS = 5
 
 
 def take(count: int, invisible_ms: int = LONG_MS, **fields: Any) -> Act:
-    """Somebody pops, and holds what came."""
+    """Another caller pops, and holds the messages."""
 
     def act(scene: Scene, service: Service) -> None:
         scene.taken = scene.caller(service).pop("g", scene.ask(count, invisible_ms, **fields)) or []
@@ -104,7 +104,7 @@ def more_queues(scene: Scene, service: Service) -> None:
 
 
 def group_made_again(scene: Scene, service: Service) -> None:
-    """For the history, a reset."""
+    """For the history, this is a reset."""
     scene.is_made_again = True
     scene.history.resets.append(fact := Reset("g", scene.now, NEVER_MS))
     service.admin.groups.delete(scene.topic, "g")
@@ -113,7 +113,7 @@ def group_made_again(scene: Scene, service: Service) -> None:
 
 
 def topic_made_again(scene: Scene, service: Service) -> None:
-    """Nothing of the old one counts, but a reset that is under way may find the new one."""
+    """Nothing of the old topic counts, but a reset under way may find the new one."""
     scene.is_made_again = scene.is_new_topic = True
     scene.taken = []
     service.admin.topics.delete(service.env.catalogue.current_topic("t"))
@@ -135,7 +135,7 @@ def promoted_twice(scene: Scene, service: Service) -> None:
 
 
 def transactions_checked(scene: Scene, service: Service) -> None:
-    """When it is time, those that are undecided are given to somebody."""
+    """A check gives undecided transactions to a caller, when they are due."""
     scene.wait(LONG_MS)
     scene.transactor(service).check(10)
 

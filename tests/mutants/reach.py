@@ -1,4 +1,4 @@
-"""Which tests and histories reach which line: measured once, and again when a function that they reach has changed."""
+"""Measures which tests and histories reach which line: once, and again when a function that they reach has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coverage import Coverage
 from tests.mutants.changes import Mutant, Places
 
 _AT_ONCE = 100
-"""Runs until what is known is saved."""
+"""Runs between two saves."""
 _SHOWN_EVERY = 10
 
 Masks = dict[str, int]
@@ -55,7 +55,7 @@ class Reach:
             self._measure(paths, {name: partial(shown, runs[name]) for name in new[first : first + _AT_ONCE]})
 
     def _forget_changed(self, paths: Sequence[Path]) -> None:
-        """And whatever has reached one of those functions."""
+        """Forgets changed functions, and all runners that have reached one of them."""
         versions = {
             f"{path}:{place.name}": place.version for path in paths for place in Places(path.read_text()).functions()
         }
@@ -99,7 +99,7 @@ class Reach:
         kept = {"runners": self.runners, "versions": self._versions, "functions": functions}
         whole = self._file.with_suffix(".new")
         whole.write_text(json.dumps(kept))
-        whole.replace(self._file)  # who interrupts it leaves what was there
+        whole.replace(self._file)  # an interrupt leaves the earlier file
 
     def breadths(self) -> Counter[str]:
         """How many functions each runner reaches: those that reach few say most about them."""

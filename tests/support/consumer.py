@@ -51,7 +51,7 @@ class InTurn:
 
 @dataclass
 class Consumer:
-    """`answers`: the next ones; then `otherwise`. `react`: asked instead, if it is set. `woken`: the wakes."""
+    """`answers`: the next ones; then `otherwise`. `react`: called instead, if it is set. `woken`: the wakes."""
 
     answers: list[ConsumerResponse] = field(default_factory=list)
     otherwise: ConsumerResponse = OK

@@ -25,7 +25,7 @@ def _pattern(cell: str) -> str:
 
 
 ITEMS = {kind: (_pattern(pk), _pattern(sk)) for kind, pk, sk, _ in _rows(_TEXT)}
-"""Each kind of item, with patterns of its keys."""
+"""Each kind of item, with the patterns of its keys."""
 
 ATTRIBUTES = {
     section.partition("\n")[0].lower(): {

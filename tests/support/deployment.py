@@ -19,7 +19,7 @@ ALL_RIGHTS = '[{"operations": ["produce", "consume", "read", "admin"], "topics":
 SIGNING_KEYS = ROOT / "infra" / "examples" / "signing-keys.yaml"
 
 ANSWER_SECONDS = 60
-"""A cold start on a busy machine included."""
+"""Seconds that a request may take, including a cold start on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def run(ministack: Ministack, *arguments: object, clone: Path = ROOT) -> subproc
 
 
 def deploy(ministack: Ministack, packages: Path, *own: Path, clone: Path = ROOT) -> Deployment:
-    """The stage `local`, with signing keys of its own, and with the deployer's other files."""
+    """Writes the stage `local`, with signing keys of its own, and the deployer's other files."""
     options = [part for path in (SIGNING_KEYS, *own) for part in ("--infra", path)]
     done = run(ministack, "deploy", "--stage", "local", "--yes", "--out", packages, *options, clone=clone)
     assert done.returncode == 0, done.stderr

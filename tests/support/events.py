@@ -1,4 +1,4 @@
-"""One HTTP request as the events by which each front of AWS hands it to a function."""
+"""One HTTP request as an event of each front of AWS."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def puts(topic: str) -> dict[str, Any]:
 
 
 def by_node(endpoint: str, key_id: str, secret: str, topic: str) -> Any:
-    """It takes this machine for any host."""
+    """Its SDK connects to this machine for any host name."""
     if not NODE_MODULES.exists():
         absent("the SDK of MQ for Node is not here: `make emulators` installs it")
     command: list[str | Path] = ["node", Path(__file__).parent / "mq_client.cjs", endpoint, key_id, secret, topic]

@@ -1,5 +1,5 @@
-"""AWS's own client of the Lambda runtime as a child process, and the part of Lambda that it talks to: what it runs is a
-function as it is deployed."""
+"""AWS's own client of the Lambda runtime as a child process, and the part of Lambda that it talks to: so functions run
+as they do when deployed."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class _Answered(NamedTuple):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
-        """A child that is ended resets its connection."""
+        """Stopping a child resets its connection."""
 
 
 class Function:
-    """A function that runs. `timeout_seconds`: of its next invocations; they are not ended by force."""
+    """A running function. `timeout_seconds`: of its next invocations; nothing ends them by force."""
 
     def __init__(self, log: Path) -> None:
         self.timeout_seconds = 60.0

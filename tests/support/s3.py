@@ -1,4 +1,4 @@
-"""S3 on this machine: moto's server, and what Spark needs to reach it."""
+"""S3 on this machine: moto's server, and the settings with which Spark reaches it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JARS = ROOT / ".emulators/s3a"
 
 @contextmanager
 def server() -> Iterator[dict[str, str]]:
-    """Runs a server of its own on loopback, and gives the environment in which any AWS client uses it."""
+    """Runs a server of its own on loopback, and yields the environment in which any AWS client uses it."""
     logging.getLogger("werkzeug").setLevel("ERROR")
     started = ThreadedMotoServer("127.0.0.1", 0)
     started.start()
