@@ -1,4 +1,4 @@
-"""Requests and replies: those who ask and those who reply, and what they are judged by."""
+"""Requests and replies: the callers that ask and those that reply, and their judges."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RequestCaller:
         return fact
 
     def reply(self, request: Delivered, body: str, acks: bool) -> Replied:
-        """`acks`: with the receipt."""
+        """`acks`: with the receipt of the request."""
         fact = Replied(request.correlation_id, body, self._now(), request.reply_by_ms)
         ack = Settled("ack", request.group, request.place, request.receipt, self._now(), self._now(), "unknown")
         facts: list[Fact] = [fact, ack] if acks else [fact]
@@ -88,7 +88,7 @@ class RequestCaller:
 
 
 def a_request_has_one_reply_for_ever(case: Case) -> Iterator[str]:
-    """All who ask get the same, which somebody has sent as a reply to this request; no other one was accepted."""
+    """All callers that ask get the same reply, which was sent to this request; no other one was accepted."""
     history = case.history
     sent = {(fact.id, fact.reply) for fact in history.replied if fact.outcome in ("ok", "unknown")}
     seen: dict[str, set[str]] = defaultdict(set)

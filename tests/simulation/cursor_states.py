@@ -20,9 +20,9 @@ from tests.history.history import History
 from tests.simulation.faulty_store import PastStore
 
 RECOVERED_MS = 2_500
-"""A queue takes messages again so long after it was drained, with stale reads and all."""
+"""After this time a drained queue takes messages again, even with stale reads."""
 UNSEEN_MS = 2_000
-"""For so long after they were made, a caller may not know the groups."""
+"""How long a caller may not know new groups."""
 
 Versions = list[tuple[Key, int, Cursor]]
 

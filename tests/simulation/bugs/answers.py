@@ -1,4 +1,4 @@
-"""Bugs planted into what pops answer."""
+"""Bugs planted into the answers of pops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.plans import FILLED, SET_BACK, ZONED
 
 
 def _asking(**change: Any) -> Plant:
-    """Pops ask for something else."""
+    """Changes the requests of pops."""
     return _popping(lambda ask: replace(ask, **change))
 
 
@@ -99,7 +99,7 @@ def answers_that_are_kept_for_repeats() -> Plant:
 
 @shown_by(pops.a_pop_waits_no_longer_than_asked, SET_BACK)
 def waits_by_a_clock_that_is_set() -> Plant:
-    """A pop whose clock is set back while it waits goes on waiting for as long as that."""
+    """A pop whose clock is set back while it waits waits for as much longer."""
     return patch.object(
         world, "Runtime", lambda now, sleep, entropy, _uptime, bell: Runtime(now, sleep, entropy, now, bell)
     )

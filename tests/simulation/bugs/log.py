@@ -79,7 +79,7 @@ def dedup_ids_for_a_minute() -> Plant:
 
 @shown_by(dedup.a_repeat_gets_the_same_answer, Plan(dedup_ids=3, delayed=0.7))
 def repeats_that_are_told_when_they_are_due() -> Plant:
-    """And not when the message that has their dedup id is."""
+    """And not when the message with their dedup id is."""
 
     def send(true: Any, self: Any, topic: Any, sendings: Any) -> Any:
         results = true(self, topic, sendings)
@@ -124,7 +124,7 @@ def delays_of_groups_that_nobody_keeps() -> Plant:
 
 @shown_by(delays.what_waits_has_an_appointment, SWEPT)
 def appointments_that_end_at_their_time() -> Plant:
-    """The write that one was made for may be on its way still."""
+    """The write of an appointment may still be on its way."""
 
     def shorter(effect: Effect) -> Effect:
         return replace(effect, value=effect.value - 4_000) if isinstance(effect, Set) else effect
@@ -191,7 +191,7 @@ def transactions_that_nobody_checks() -> Plant:
 
 @shown_by(requests.a_request_has_one_reply_for_ever, CALLS)
 def replies_that_overwrite() -> Plant:
-    """The last reply counts."""
+    """A later reply replaces an earlier one."""
     return unguarded(lambda write: within("reply")(write) and changes(write, "entry"))
 
 
