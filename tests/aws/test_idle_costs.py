@@ -61,7 +61,7 @@ def _scheduled(resources: dict[str, Any]) -> int:
 
 
 def _told_by_sweeps() -> list[dict[str, Any]]:
-    """The log lines of the sweeps of a minute, where there is nothing to do; not the first, which goes through all."""
+    """The log lines of the sweeps of an idle minute; not of the first, which goes through all topics."""
     client, lines = Client(), []
     client.api.service.telemetry.log_to(lambda line: lines.append(json.loads(line)), "decant-prod")
     wiring.use(client.api)

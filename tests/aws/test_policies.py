@@ -1,7 +1,7 @@
-"""The rights of each function, held against what its code calls: enough, and not more.
+"""Compares the rights of each function with the calls of its code: enough, and not more.
 
-The calls are recorded over moto, where every request meets a cold instance. Most come from the stories
-that run on every store.
+The tests record calls over moto, where every request meets a cold instance. Most come from the stories that run on
+every store.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ NEVER_CALLED = {
     "WriteExports": "by DynamoDB, with the rights of the caller that asked for the export",
     "s3:ListBucket": "what it allows is to be told that an object is missing",
 }
-"""Statements and actions that no code of ours uses, and who does."""
+"""Statements and actions that our code does not use, and their users."""
 
 OF_ONE_INSTANCE = {"test_hooks_see_each_send_and_may_refuse_it", "test_a_log_line_tells_what_the_store_charged"}
 """They look into the instance, and would find another at each request."""

@@ -20,7 +20,7 @@ ALIKE = {
     "groups": (1, 20, ("create a group", "GET topic", "GET group", *TRAFFIC, "delete a group")),
     "messages": (1_500, 6_000, ("pop 10 at start", "pop 10 in middle", "pop 10 near end", "produce 1", "GET group")),
 }
-"""Few, many, and what must cost the same beside them."""
+"""Few, many, and the calls that must cost the same beside both."""
 
 
 @pytest.mark.parametrize("what", ALIKE)

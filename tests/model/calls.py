@@ -54,7 +54,7 @@ STEPS = {
     "read_by_key": 1,
     "find": 1,
 }
-"""The steps of others, and how often each is."""
+"""The steps of other callers, and how often each comes."""
 WAITS_MS = (1, 499, 2_000, 5_001, 60_000, 3_600_000)
 SWEEPS = ("forward", "expire", "revive", "ttl")
 LARGE = "large"
@@ -128,7 +128,7 @@ class Asking:
 
 
 class Calls(Consumers):
-    """None buries what is often delivered. The second group keeps the order of its queues."""
+    """No group buries messages after many deliveries. The second group keeps the order of its queues."""
 
     TOPICS = TOPICS
     MESSAGES = st.lists(mortal_message, min_size=1, max_size=3)
@@ -164,7 +164,7 @@ class Calls(Consumers):
         self.put_topic(instance, name, queues=queues, index_keys=True, retention_ms=RETENTION_MS_MAX)
 
     def replace_topic(self, instance: int, data: st.DataObject) -> None:
-        """Deletes it, and mostly makes it again, or the rest of the steps would be about what is not there."""
+        """Deletes it, and mostly makes it again, or the rest of the steps would be about a missing one."""
         topic, queues = data.draw(topics), data.draw(st.sampled_from([1, 2, 3]))
         if topic in self.model.topics:
             self.delete_topic(instance, topic)
@@ -349,8 +349,8 @@ class Calls(Consumers):
 
     @rule(instance=instances, first=contents, behind_ms=st.sampled_from([None, 0, 0, 1, 2_000]), data=st.data())
     def reply(self, instance: int, first: Json, behind_ms: int | None, data: st.DataObject) -> None:
-        """With a receipt, or perhaps by a clock that is behind. Then perhaps once more; and perhaps somebody fetches it
-        before, or afterwards."""
+        """Replies with a receipt, or perhaps by a clock that is behind. Then perhaps replies again; another caller may
+        fetch the reply before or afterwards."""
         correlation_id = self._correlation_id(data)
         if data.draw(st.booleans()):
             self._fetch(data.draw(instances), correlation_id, 0, None)
@@ -412,7 +412,7 @@ class Calls(Consumers):
         assert answer.json in expected
 
     def _settled(self, call: Call, receipt: str) -> tuple[str, ...]:
-        """Acks a receipt for the request's topic, and says what it may be worth."""
+        """Acks a receipt for the request's topic, and returns its possible worth."""
         topic = self.model.topics.get(call.topic)
         for group in topic.groups.values() if topic and topic.id == call.topic_id else ():
             if self.model.place(group, receipt):

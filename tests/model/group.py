@@ -1,4 +1,4 @@
-"""The model of a group: its settings, and what depends on them. A rate, an alarm and a filter are optional."""
+"""The model of a group: its settings, and their effects. A rate, an alarm and a filter are optional."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Group:
     # -- traces -------------------------------------------------------------------------------------------------------
 
     def standing(self, place: Place, now: int) -> Json:
-        """Where a message stands, as its trace says."""
+        """The state of a message, as its trace shows it."""
         cursor = self.cursors[place[0]]
         state, attempts, until_ms = cursor.state(place[1], now)
         events = [*self.events.get(place, [])]

@@ -14,9 +14,9 @@ from tests.model.pair import instances
 from tests.model.values import Json
 
 PAGER = "pager"
-"""The only group of the topic of alarms: what its alarm sends is its own backlog."""
+"""The only group of the topic of alarms, whose own alarm sends into its backlog."""
 DEAD_TOPIC = {"orders": "graves", "graves": "orders", ALARMS: "graves"}
-"""Where dead messages of a topic can move: what dies there again comes back."""
+"""The topics to which dead messages can move; a message that dies there comes back."""
 SWEEPS = ("revive", "revive", "revive", "forward", "expire", "ttl")
 STEPS = {
     "work": 9,
