@@ -16,10 +16,10 @@ from chalicelib.core.base.errors import Forbidden
 from chalicelib.core.base.fields import shown
 
 _OWN = ("same-origin", "none")
-"""`Sec-Fetch-Site` of a page of this server, and of an address that a person has typed."""
+"""Sites of a page of this server, and of an address that a person has typed."""
 _NAMES = re.compile(r"(.+\.)?localhost\.?|127(\.[0-9]{1,3}){3}|\[::1\]", re.IGNORECASE)
 _SQS_PATH = re.compile(r"/?([0-9].*)?")
-"""Paths on which a query can name an action of SQS, which does more than show a page."""
+"""Where a query can name an action of SQS, which does more than show a page."""
 
 
 def refuse_pages(method: str, path: str, query: str, headers: Mapping[str, str]) -> None:

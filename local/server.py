@@ -62,7 +62,7 @@ def find(head: Head, body: bytes | None) -> Task:
 
 
 def judge(head: Head) -> RawResponse | None:
-    """Returns the answer to a request that its head alone has refused; its body, still to come, is not needed."""
+    """The answer to a request that its head alone has refused: its body, which is still to come, is not needed."""
     refused = _found(head, None, is_whole=False).turned_away()
     return _sent(refused) if refused else None
 

@@ -23,7 +23,7 @@ ALL_RIGHTS = {"operations": ["produce", "consume", "read", "admin"], "topics": "
 
 
 def choose() -> None:
-    """Applies `LOG` and `ACCESS`, and runs the push in this process. Raises `StartupError`."""
+    """Follows `LOG` and `ACCESS`, and has the push run in this process. Raises `StartupError`."""
     _choose_log(os.environ.get("LOG") or "0")
     _choose_access(os.environ.get("ACCESS") or "off")
     wiring.parts.wake = background.wake

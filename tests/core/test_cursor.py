@@ -1,8 +1,7 @@
-"""Every message has one owner and one end, for any number of callers, and however stale each one's view of the cursor
-is.
+"""Every message has one owner and one end, however many callers act on a cursor, and however old the one they know is.
 
-Random histories of a cursor with many callers, each of whom plans from some earlier state. Writes that a plan's guards
-refuse have no effect; those that pass must keep the invariants.
+Random histories of a cursor in the hands of many, each of whom plans from some earlier sight of it. A change that a
+plan's guards refuse does not happen; one that they let pass must keep the invariants.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class History:
 
     @property
     def acts(self) -> tuple[Callable[[], None], ...]:
-        """The random steps of a history."""
+        """The steps of a history, at random."""
         return self.pop, self.pop, self.ack, self.move, self.prolong, self.bury, self.prune, self.wait
 
     @property
@@ -151,8 +150,7 @@ class History:
             self.only_changed(before, change)
 
     def prolong(self) -> None:
-        """A pop that saw the lease expired takes it over only if it still is: `pop` asserts that it takes no live
-        one."""
+        """A caller takes over a lease only if it is still due: `pop` asserts that no live one is taken."""
         seen, before = self.sight(), self.fates()
         lease, _ = self.some(seen)
         if not lease:
@@ -181,8 +179,8 @@ class History:
         assert self.fates() == before
 
     def late(self) -> None:
-        """A request arrives once more, after its caller has given up or gone on. Messages that it takes again have no
-        consumer until that lease expires. It changes no messages but those that it named."""
+        """A request arrives once more, after its caller has given up or gone on. Messages that it takes anew are
+        nobody's until its lease runs out; from others it takes no more than it did before, and settles nothing else."""
         if not self.sent:
             return
         write, named = self.chance.choice(self.sent[-20:])
@@ -385,7 +383,7 @@ def test_a_move_never_takes_other_messages_under_the_same_token() -> None:
 
 
 def test_messages_whose_lease_was_extended_meanwhile_are_not_buried() -> None:
-    """A bury by receipt knows no deadline, and checks none."""
+    """A burial by a receipt knows no deadline, and does not demand one."""
     history = History(0)
     assert history.apply(claimed(history.item, "t"))
     seen, lease = history.cursor, history.cursor.leases["t"]

@@ -227,7 +227,7 @@ def test_no_more_is_looked_at_than_can_be_set_aside(aside: int, count: int) -> N
     ],
 )
 def test_so_many_fresh_messages_are_looked_at(keys: str, want: int, looked_at: tuple[int, bool]) -> None:
-    """Messages with the key `x` are blocked."""
+    """Messages with the key `x` wait."""
     known = {offset: Known(key, 0) for offset, key in enumerate(keys)}
     assert key_plan.look(known, {"x"}, 0, [*known], want) == looked_at
 

@@ -1,4 +1,4 @@
-"""A group's progress in one queue, and the progress of all its consumers together."""
+"""The progress of a group in one queue, and of all its consumers together."""
 
 from __future__ import annotations
 

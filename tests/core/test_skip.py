@@ -1,4 +1,4 @@
-"""A queue's view shows the log ahead of its cursor, and a claim skips messages in it."""
+"""The log ahead of a cursor, as a view of a queue shows it, and the messages that a claim passes there."""
 
 from __future__ import annotations
 

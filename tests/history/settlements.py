@@ -118,7 +118,7 @@ def _given_up(case: Case, ack: Settled, since_ms: int) -> set[object]:
 
 
 def _lease_of(receipt: str) -> object:
-    """The common beginning of all receipts of a lease. A made-up receipt stands for a lease of its own."""
+    """The beginning that all receipts of a lease share. A made-up receipt stands for a lease of its own."""
     *lease, _ = (base64url.decoded(receipt) or b"").split(b":", 7)
     return tuple(lease) if lease else receipt
 

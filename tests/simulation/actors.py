@@ -32,7 +32,7 @@ class Working(Protocol):
 
 
 class Actor:
-    """A caller of the service. Its unfinished work outlives the process that does it."""
+    """Somebody who calls the service. The work that is left outlives the process that does it."""
 
     def work(self, service: Service) -> None:
         raise NotImplementedError

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 LATE_WRITE_MS = 3_200
-"""Replaces a minute: longer than any late write of the simulation lives where nobody stalls. The difference of the
+"""In place of a minute: longer than any late write of the simulation lives where nobody stalls. The difference of the
 clocks comes on top: a minute has room for it. Messages that wait longer are stored plainly."""
 
 PAUSES_MS = (150, 150, 150, 3_000)

@@ -1,5 +1,5 @@
 """Histories in which a topic gets more and fewer queues. Steps that take minutes elsewhere take a second here, less
-than a late write does: no clock may decide their outcome."""
+than a late write does: no clock may decide the outcome."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ Memory does not grow with the size. A larger export of the same seed begins with
 `since`, it is the incremental export that would follow the smaller one.
 """
 
-from tests.synthetic.generator import answers, generate
+from tests.synthetic.generating import answers, generate
 from tests.synthetic.parameters import Defect, Shape
 
 __all__ = ["Defect", "Shape", "answers", "generate"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from spark.errors import BadInput
 from spark.frame.command_line import Parser, positive
 from spark.progress import Bar
-from tests.synthetic.generator import answers, generate
+from tests.synthetic.generating import answers, generate
 from tests.synthetic.parameters import Defect, Shape
 
 

@@ -12,8 +12,8 @@ from spark.exporting import layout
 from spark.exporting.layout import DataFileWriter, NewExport
 from spark.exporting.typed_json import change_line, full_line, typed_item
 from tests.synthetic import groups
-from tests.synthetic.entries import Entry, Messages
 from tests.synthetic.log import SEGMENT_BYTES, payload
+from tests.synthetic.packing import Entry, Messages
 from tests.synthetic.parameters import DAY_MS, HOUR_MS, START_MS, Shape
 
 _PER_ENTRY = 10

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.synthetic.entries import INLINE_BYTES_MAX, Entry, Messages
+from tests.synthetic.packing import INLINE_BYTES_MAX, Entry, Messages
 from tests.synthetic.parameters import (
     DAY_MS,
     INDEX_KEYS_FROM,

@@ -40,12 +40,13 @@ class HeldBack(Flag):
 class Pick:
     """`takeovers`: runs of leases that are due. `fresh`: how many messages from the cursor's `next` on.
 
-    `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap. `held_back`:
-    by the cap, or by the size of one write. `is_capped_closely`: takeovers by others could pass the cap meanwhile.
-    `passed`: which of the fresh, counted from `next`, the group does not want. `demands_no_redrive`: a redrive could
-    pass the cap meanwhile. `expired`: how many of the passed have expired. `has_witnesses`: leases that lose all their
-    messages stay, to reject late receipts. In a group ordered by key, `aside`: the offsets of the passed that are
-    delivered later, and `in_turn`: the offsets picked, in the order of their delivery."""
+    `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
+    `held_back`: by the cap, or by what one write can name. `is_capped_closely`: the cap could be passed with what
+    others take over meanwhile. `passed`: which of the fresh, counted from `next`, the group does not want.
+    `demands_no_redrive`: the cap could be passed with messages redriven meanwhile. `expired`: how many of the passed
+    have. `has_witnesses`: leases that lose all their messages stay, to reject late receipts. In a group ordered by key,
+    `aside`: the offsets of the passed that are delivered later, and `in_turn`: the offsets picked, in the order of
+    their delivery."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -99,9 +100,9 @@ def pick(
     riding: Plan = NOTHING,
     delivered: Collection[int] = (),
 ) -> Pick:
-    """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. They free room, and the
-    claim does not take over their leases; messages left in these count against the cap, since others may extend them.
-    `end`: not before the cursor's `next`. `delivered`: offsets not to take again, though their leases are due."""
+    """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. What they settle makes
+    room, and their leases cannot be taken over; what these still owe counts against the cap, since others may extend
+    it. `end`: not before the cursor's `next`. `delivered`: offsets not to take again, though their leases are due."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next)
     freed = freed_by(riding, now) if riding.acked else 0

@@ -1,10 +1,10 @@
 """Claims of groups that are ordered by key: `KeyOrder` finds the keys, the functions plan one claim in a queue.
 
-A message that is owed is *held*, by its holder or by the wait of its retry, or *due*, or *set aside*. A claim can
-deliver the messages of a key before its first held one, and fresh messages of keys without any. The key that has
+A message that is owed is *held*, by its holder or by the wait of its retry, or *due*, or *set aside*. Of each key, what
+lies before its first held message can be delivered, and so can fresh messages of keys without any. The key that has
 been ready for longest comes first, with all that can be taken of it. Fresh messages that a claim passes are set aside.
 
-A claim of a message takes all earlier ones of its key that are owed and not held in the same write, which demands
+Whoever takes a message takes all earlier ones of its key that are owed and not held in the same write, which demands
 that none of their leases has changed. So it needs no other proof that nobody else has got one of them meanwhile.
 """
 
@@ -230,7 +230,7 @@ def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
     taken = {each.offset for each in chosen}
     last = max(taken, default=cursor.next - 1)
     stop = next((offset for offset in window.wanted if offset > last), window.offsets.stop)
-    has_room = len(cursor.leases) < LEASES_MAX  # for one that holds messages set aside
+    has_room = len(cursor.leases) < LEASES_MAX  # for one that holds what is set aside
     if not chosen and window.is_cut and stop == cursor.next and has_room:
         stop = window.offsets.stop  # the claim after this one looks further
     aside = [offset for offset in window.wanted if offset < stop and offset not in taken]

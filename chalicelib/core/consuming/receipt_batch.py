@@ -110,7 +110,7 @@ class ReceiptBatch:
     searched: set[str] = field(default_factory=set)
     """The retry pages that hold none of these messages, by id."""
     settle_by: str | None = None
-    """The group's rule for its receipts. None: not known yet; then a plan counts on nothing but that they name a lease
+    """What receipts of the group name. None: not known yet; then a plan counts on nothing but that they name a lease
     that is not due."""
     now: int = 0
     """The time of the plan."""
@@ -326,8 +326,8 @@ class ReceiptBatch:
             self.is_done = all(each.epoch == self.cursor.epoch and self._is_closed(each) for each in own)
 
     def attempt(self, receipt: Receipt) -> int:
-        """The attempt of the delivery that this call has settled or moved by a receipt; where a receipt names the
-        message, that may be another than its own."""
+        """Of the delivery that this call has settled or moved by a receipt: another than the receipt's own, where one
+        names the message."""
         acked = (lease for lease, indexes in self.acked if receipt.offset - lease.start in indexes)
         lease = self.moved.get(_named(receipt)) or next(acked, None)
         return lease.attempt if lease else receipt.attempt

@@ -209,8 +209,8 @@ class Settler:
         return extended, failed
 
     def _may_be_last(self, topic: Topic, group_name: str, batch: ReceiptBatch) -> bool:
-        """Whether a delivery may be the last of its message. If attempts had no end five seconds ago, a caller that has
-        set one since has made an appointment, which lasts for minutes."""
+        """Whether a delivery may be the last of its message. If there was no end of attempts five seconds ago, whoever
+        has set one since has made an appointment, which lasts for minutes."""
         known = self._catalogue.seen_group(topic, group_name, METADATA_AGE_MS_MAX)
         return known is None or known.id != batch.group_id or known.max_attempts != ENDLESS
 
@@ -287,8 +287,8 @@ class Settler:
                 batch.learn(cursor)
 
     def _rule(self, topic: Topic, group_name: str, group_id: str, age_ms_max: int | None = METADATA_AGE_MS_MAX) -> str:
-        """The group's rule for its receipts, at most so old. None: as this instance read it last; an extension in
-        place, or into a new lease, is right by any rule."""
+        """What receipts of the group name, as it was so long ago or later. None: whenever this instance read it last;
+        an extension in place, or into a new lease, is right by any rule."""
         group = self._catalogue.seen_group(topic, group_name, age_ms_max)
         if group is None or group.id != group_id:  # it may have been made again since
             group = next(iter(self._catalogue.groups_named(topic, [group_name])), None)

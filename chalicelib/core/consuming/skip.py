@@ -110,8 +110,8 @@ class Skipper:
         return replace(picked, fresh=stop - offsets.start, passed=passed, held_back=held_back, expired=expired)
 
     def expired(self, view: QueueView, passed: int, stop: int) -> int:
-        """How many of the passed messages before this offset have expired. Messages that a filter judged, or that may
-        be purged, do not count."""
+        """How many of the passed messages before this offset have expired. Of those that a filter was asked about, or
+        that may be purged, none counts."""
         if view.group.filter is None and not view.has_purged:
             return passed
         start, expired_ms = view.cursor.next, view.topic.expired_ms(self._runtime.now())

@@ -43,7 +43,7 @@ class Slowest(NamedTuple):
 
 @mutable
 class _Known:
-    """An instance's knowledge of a topic. `slowest`, `ends`: by queue."""
+    """What an instance knows of a topic. `slowest`, `ends`: by queue."""
 
     looked_at_ms: int
     groups: list[str] = field(default_factory=list)

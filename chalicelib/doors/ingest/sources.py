@@ -59,7 +59,7 @@ class Arrival:
 
     @property
     def dedup_id(self) -> str:
-        """An id that a repeat of the record has too. In a stream of several shards that is the event's id."""
+        """What a repeat of the record has too. In a stream of several shards that is the event's id."""
         return f"{self.origin} {self.record.get('eventID') or self.id}"
 
 
@@ -214,7 +214,7 @@ def _of_dynamodb(record: Json) -> Json:
 
 
 _ARN = _text("eventSourceARN")
-"""The ARN of the queue or the stream."""
+"""Of the queue or the stream."""
 
 SOURCES = {
     "aws:sqs": Source("sqs", _ARN, _text("messageId"), _of_sqs, lane=_fifo_group, reports="each"),

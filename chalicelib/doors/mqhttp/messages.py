@@ -50,7 +50,7 @@ def _weigh(message: Message) -> int:
 
 
 SPACE = Space(measure=_weigh, growth=5)
-"""In an answer. Each `&` of a property is five characters, and one in JSON."""
+"""In an answer. Of properties, each `&` is five characters, and one in JSON."""
 
 
 def _carried_bytes(text: str) -> int:

@@ -40,7 +40,7 @@ class JsonWire(NamedTuple):
 
     @property
     def growth(self) -> int:
-        """For attributes with short names and values, each an object."""
+        """Of attributes with short names and values, each an object."""
         return 2
 
     def weigh(self, members: Json) -> int:

@@ -154,7 +154,7 @@ def _no_resource(member: str) -> SqsError:
 
 def _may_arrive(queue: SqsQueue) -> bool:
     """Whether the caller may have messages move to the queue: may send to its own topic, or administer the group that
-    gets them back, as a redrive of its dead letters demands."""
+    gets them back, as whoever redrives its dead letters."""
     return may(Need("produce", queue.topic) if queue.owns_topic else Need("admin", queue.topic, queue.group))
 
 

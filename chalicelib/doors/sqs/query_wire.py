@@ -129,7 +129,7 @@ class QueryWire:
 
     @property
     def growth(self) -> int:
-        """For attributes with short names and values, five elements each; for a body it is 5."""
+        """Of attributes with short names and values, five elements each; of a body it is 5."""
         return 8
 
     def weigh(self, members: Json) -> int:
@@ -153,7 +153,7 @@ class QueryWire:
 
 
 def wire_of(request: Request, at_queue: bool) -> QueryWire | None:
-    """None: the request is none in this protocol. Each request to the URL of a queue is one."""
+    """None: the request is none in this protocol. What is sent to a queue is, whatever it says."""
     query = urlencode(request.query, errors="surrogatepass") if request.raw_query is None else request.raw_query
     body = request.body[: FORM_BYTES_MAX + 2] if request.method == "POST" else b""  # more is refused for its size
     raw = b"".join(b"&" + part for part in (query.encode(errors="surrogatepass"), body) if part)

@@ -26,7 +26,7 @@ SIZE, WAIT = "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds"
 FIFO, POLICY = "FifoQueue", "Policy"
 CONTENT_BASED, SCOPE, THROUGHPUT = "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"
 BY_GROUP, PER_GROUP = "messageGroup", "perMessageGroupId"
-"""Values of the scope and the throughput limit that make groups independent of each other."""
+"""Of the last two, the values that make groups independent of each other."""
 _KMS, _SSE, _KEY_REUSE = "KmsMasterKeyId", "SqsManagedSseEnabled", "KmsDataKeyReusePeriodSeconds"
 _ONE_ENCRYPTION = (
     "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."

@@ -16,7 +16,7 @@ from spark.errors import BadInput
 from spark.exporting import layout
 from spark.exporting.layout import DataFileWriter, NewExport, WrittenFile
 from spark.exporting.typed_json import change_line, full_line, typed_item
-from tests.synthetic import delays, file_defects, groups
+from tests.synthetic import file_defects, groups, waiting
 from tests.synthetic.log import Log
 from tests.synthetic.parameters import QUIET_MS, START_MS, Queue, Shape
 
@@ -77,7 +77,7 @@ def _write(export: NewExport, shape: Shape, progress: Callable[[int], None]) -> 
     planted = [defect for share in shares for defect in share.planted]
     files = sorted((file for share in shares for file in share.files), key=lambda file: file.path)
     file_defects.of_lines(export, shape, files, planted)
-    missed = {defect.value for defect in shape.defects} - delays.planted_of(planted)
+    missed = {defect.value for defect in shape.defects} - waiting.planted_of(planted)
     if missed:
         raise BadInput(f"with so few messages, or entries so small, there is no place for: {', '.join(sorted(missed))}")
     known = _answers(shape, export, shares, files, planted)
@@ -122,7 +122,7 @@ def _share(
         log = Log(shape, queue, writer.put, groups.nexts(shape, queue))
         told = log.write()
         share.cursors.extend(groups.write(shape, queue, told, writer.put))
-        waits = delays.write(shape, queue, log.messages, told, writer.put)
+        waits = waiting.write(shape, queue, log.messages, told, writer.put)
         share.queues.append(_known(shape, queue, log, waits))
         share.planted.extend(told.planted)
         if shape.is_incremental:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.synthetic.entries import Entry, Messages
 from tests.synthetic.log import Emit, Told, decision, payload
+from tests.synthetic.packing import Entry, Messages
 from tests.synthetic.parameters import DAY_MS, HOUR_MS, MINUTE_MS, QUIET_MS, START_MS, Defect, Queue, Shape
 
 WAITING = 5
