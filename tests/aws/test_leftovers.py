@@ -1,4 +1,4 @@
-"""What a removed stage leaves, in which messages are: told, and taken in again by the next deployment."""
+"""Removing a stage leaves and lists the resources that hold messages; the next deployment takes them in again."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def command(ministack: Ministack) -> Command:
-    """Carries out a command on the stage dev."""
+    """Runs a command on the stage dev."""
     return lambda name, *options: run(ministack, name, "--stage", "dev", "--yes", *options)
 
 
 @pytest.fixture
 def spoiled(tmp_path: Path) -> Path:
-    """A file with a bucket whose name is taken, so that nothing can be made of it."""
+    """A template file with a bucket whose name is taken, so that its deployment fails."""
     own = tmp_path / "own.yaml"
     last = "Type: AWS::S3::Bucket, DependsOn: [Table, Bodies, Exports]"
     name = f"{{Fn::Sub: '${{AWS::StackName}}-code-{SUFFIX}'}}"

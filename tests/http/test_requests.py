@@ -55,7 +55,7 @@ def worker(group: Group, client: Client, **fields: Any) -> None:
 
 
 class Bucket(MemoryStore):
-    """A store with a bucket. `blobs`: the names of what was put there."""
+    """A store with a bucket. `blobs`: the names of the objects put there."""
 
     def __init__(self) -> None:
         super().__init__(keeps_blobs=True)

@@ -114,7 +114,7 @@ def test_it_refuses_at_its_start_what_cannot_work(settings: dict[str, str], reas
 
 
 def test_another_command_of_chalice_starts_nothing() -> None:
-    """What would start is refused as above."""
+    """Commands that start a server are refused, as above."""
     said = command("generate-models", ACCESS="yes")
     assert (said.returncode, said.stderr) == (0, "")
     assert '"/topics/{topic}"' in said.stdout

@@ -1,5 +1,5 @@
 """Tokens and their rights: each step shows a token to one of two instances of the service, and asks the model who it is
-and what it may do. What is let in answers as it would without access control."""
+and what it may do. Allowed requests are answered as without access control."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ OPERATIONS = {
     "deletePushSecret": Operation("admin", GROUP, "DELETE", OF_GROUP + "/push/secrets/x", None, ((404, "NotFound"),)),
     "request": Operation("produce", SEND, "POST", OF_TOPIC + "/requests", {"body": "a", "wait_ms": 0}, ((202, ""),)),
 }
-"""Those about tokens, requests by their ids, and groups that name a topic for their dead have rules of their own."""
+"""Operations about tokens, about requests by their ids, and on groups with a topic for dead messages have rules of
+their own."""
 
 rights_given = st.fixed_dictionaries(
     {
@@ -143,7 +144,7 @@ class Access(RuleBasedStateMachine):
         self.requests: dict[str, str] = {}
         """The topic of each, by its correlation id."""
         self.refusals: dict[tuple[str, ...], bytes] = {}
-        """What a refusal said, by what it may tell."""
+        """The bodies of refusals, by the facts that each may reveal."""
 
     @property
     def now(self) -> int:
@@ -200,7 +201,7 @@ class Access(RuleBasedStateMachine):
             yield from (end for end in (token.secrets or {}).values() if end is not None)
 
     def _tidy(self) -> None:
-        """The store drops what has expired long ago."""
+        """The store removes items that expired long ago."""
         self.insider.store.drop_expired(self.now)
         for token_id, token in [*self.tokens.items()]:
             if token.expires_at_ms is not None and (token.expires_at_ms + LISTED_MS) // 1_000 * 1_000 < self.now:
@@ -246,7 +247,7 @@ class Access(RuleBasedStateMachine):
     def _outcomes(
         self, name: str, topic: str, group: str, is_about_groups: bool, is_spoiled: bool
     ) -> tuple[tuple[int, str], ...]:
-        """What one that is let in gets."""
+        """The possible outcomes for an authorized caller."""
         operation = OPERATIONS[name]
         is_new = name in ("putTopic", "putGroup")
         if "{topic}" in operation.path and topic == "no name":
@@ -481,7 +482,8 @@ class Access(RuleBasedStateMachine):
     # -- who calls ----------------------------------------------------------------------------------------------------
 
     def _text(self, data: st.DataObject) -> str | None:
-        """What the caller shows: mostly a token that was made, perhaps just now; perhaps one of its older secrets."""
+        """The text that the caller shows: mostly a token that was made, perhaps just now; perhaps one of its older
+        secrets."""
         if len(self.tokens) < 2 or data.draw(st.sampled_from([False, False, True])):
             rights, life_ms = data.draw(rights_lists), data.draw(lives_ms)
             self._make(data.draw(instances), self._newest(self.root), "a", rights, life_ms)
@@ -499,7 +501,7 @@ class Access(RuleBasedStateMachine):
         return list(dict.fromkeys(text for version in token.versions for text in version.secrets or ()))
 
     def _token_id(self, data: st.DataObject) -> str:
-        """Mostly of a token that is there. The first one stays as it is."""
+        """Mostly of an existing token. The first one stays as it is."""
         there = [token.id for token in self.tokens.values() if token is not self.root and token.secrets is not None]
         gone = [token.id for token in self.tokens.values() if token.secrets is None]
         return data.draw(st.sampled_from([*there[-3:], *there, *gone[-1:], "x"]))
@@ -516,7 +518,7 @@ class Access(RuleBasedStateMachine):
         return self.clients[instance].ask(method, path, body, query=query, **shown)
 
     def _holder(self, text: str | None) -> Token | None:
-        """Whose token the text is, or was once."""
+        """The token whose text this is, or was once."""
         return next((token for token in self.tokens.values() if text in self._texts(token)), None)
 
     def _rights(self, text: str | None) -> list[Json]:
@@ -537,7 +539,7 @@ class Access(RuleBasedStateMachine):
         answer: Answer,
         told: tuple[str, ...],
     ) -> bool:
-        """Whether the caller is, which the answer must agree with. `told`: all that a refusal may depend on."""
+        """Whether the caller may do this; the answer must agree. `told`: all that a refusal may depend on."""
         if place == PUBLIC or instance == INSIDER:
             assert answer.status not in (401, 403)
             return True

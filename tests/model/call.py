@@ -1,4 +1,4 @@
-"""The model of requests and of transactions: what is stored about each, and what their callers hear."""
+"""The model of requests and of transactions: the stored state of each, and the answers to their callers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from tests.model.values import Json
 
 FETCHED_MS = 3_600_000
-"""For so long after the deadline a reply can be fetched."""
+"""How long after the deadline a reply can be fetched."""
 WAIT_MS_MAX = 25_000
 PAUSE_MS_MIN, PAUSE_MS_MAX, PAUSE_PART = 5, 200, 10
-"""A waiting call hears of a reply through another instance a tenth of the time since the request later, within these
+"""A waiting call gets a reply that another instance stored after a tenth of the time since the request, within these
 bounds."""
 
 UNDECIDED, COMMITTED, ROLLED_BACK = "undecided", "committed", "rolled back"
 POLL_MS_MAX = 1_000
-"""A waiting check sees so late at most what another caller has begun meanwhile."""
+"""How late a waiting check sees transactions of other callers, at most."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Half:
         return self.is_open(now) and self.check_at_ms <= now
 
     def decide(self, wanted: str, now: int) -> None:
-        """As wanted, but once it is to be rolled back that is what is decided, perhaps by a sweep before."""
+        """The given decision; but after its rollback time a transaction is rolled back, perhaps by an earlier sweep."""
         is_open = self.is_open(now)
         self.state = wanted if is_open else ROLLED_BACK
         self.decided_at_ms = now if is_open else None

@@ -40,7 +40,7 @@ TIMEOUT_MS = 3_000
 CHECK_AFTER_MS, ROLLBACK_AFTER_MS = 60_000, DAY_MS
 HALVES_MAX = 32
 ID_DIGITS = 28
-"""Of the id of a transaction."""
+"""The length of a transaction's id."""
 STEPS = {
     "wait": 3,
     "maintain": 3,
@@ -54,7 +54,7 @@ STEPS = {
     "read_by_key": 1,
     "find": 1,
 }
-"""The steps of others, and how often each is."""
+"""The steps of other callers, and how often each comes."""
 WAITS_MS = (1, 499, 2_000, 5_001, 60_000, 3_600_000)
 SWEEPS = ("forward", "expire", "revive", "ttl")
 LARGE = "large"
@@ -99,7 +99,7 @@ contents: st.SearchStrategy[Json] = st.sampled_from(
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What happens while a call waits. `at`: after which part of the call's times, and `edge` ms more."""
+    """An event while a call waits. `at`: after which part of the call's times, and `edge` ms more."""
 
     kind: str
     instance: int
@@ -128,7 +128,7 @@ class Asking:
 
 
 class Calls(Consumers):
-    """None buries what is often delivered. The second group keeps the order of its queues."""
+    """No group buries messages after many deliveries. The second group keeps the order of its queues."""
 
     TOPICS = TOPICS
     MESSAGES = st.lists(mortal_message, min_size=1, max_size=3)
@@ -164,7 +164,7 @@ class Calls(Consumers):
         self.put_topic(instance, name, queues=queues, index_keys=True, retention_ms=RETENTION_MS_MAX)
 
     def replace_topic(self, instance: int, data: st.DataObject) -> None:
-        """Deletes it, and mostly makes it again, or the rest of the steps would be about what is not there."""
+        """Deletes it, and mostly makes it again, or the rest of the steps would be about a missing one."""
         topic, queues = data.draw(topics), data.draw(st.sampled_from([1, 2, 3]))
         if topic in self.model.topics:
             self.delete_topic(instance, topic)
@@ -284,7 +284,7 @@ class Calls(Consumers):
         return call
 
     def _act(self, event: Meanwhile, call: Call) -> None:
-        """What happens to a request while somebody waits for its reply."""
+        """Replies to a request, works on it, or deletes its topic, while its caller waits for the reply."""
         if event.kind == "reply":
             self._reply(event.instance, call.id, event.content, None, 0)
         elif event.kind == "work":
@@ -349,8 +349,8 @@ class Calls(Consumers):
 
     @rule(instance=instances, first=contents, behind_ms=st.sampled_from([None, 0, 0, 1, 2_000]), data=st.data())
     def reply(self, instance: int, first: Json, behind_ms: int | None, data: st.DataObject) -> None:
-        """With a receipt, or perhaps by a clock that is behind. Then perhaps once more; and perhaps somebody fetches it
-        before, or afterwards."""
+        """Replies with a receipt, or perhaps by a clock that is behind. Then perhaps replies again; another caller may
+        fetch the reply before or afterwards."""
         correlation_id = self._correlation_id(data)
         if data.draw(st.booleans()):
             self._fetch(data.draw(instances), correlation_id, 0, None)
@@ -375,8 +375,8 @@ class Calls(Consumers):
 
     @rule(instance=instances, topic=topics, group=groups, edge=edges, content=contents, is_late=st.booleans())
     def work_slowly(self, instance: int, topic: str, group: str, edge: int, content: Json, is_late: bool) -> None:
-        """Takes a request for as long as its lease lasts, or nearly; another takes it again. Who had it first replies,
-        or who has it now."""
+        """Takes a request for as long as its lease lasts, or nearly; another worker takes it again. Then either worker
+        replies."""
         self._ask(instance, topic, {}, 60_000, 0, None)
         first = self._pop(instance, (topic, group), {"max_messages": 5, "invisible_ms": 1_000})
         self.clock.sleep(1_000 + edge)
@@ -412,7 +412,7 @@ class Calls(Consumers):
         assert answer.json in expected
 
     def _settled(self, call: Call, receipt: str) -> tuple[str, ...]:
-        """Acks a receipt for the request's topic, and says what it may be worth."""
+        """Acks a receipt for the request's topic, and returns its possible worth."""
         topic = self.model.topics.get(call.topic)
         for group in topic.groups.values() if topic and topic.id == call.topic_id else ():
             if self.model.place(group, receipt):
@@ -552,7 +552,7 @@ class Calls(Consumers):
         assert (answer.status, answer.json) == (200, {"transactions": [half.as_json(topic) for half in due]})
 
     def _decide_meanwhile(self, event: Meanwhile, topic: str) -> None:
-        """What happens to transactions while a check waits, or a pop."""
+        """Begins or decides a transaction while a check or a pop waits."""
         waiting = [half for half in self._halves_of(topic) if half.state == UNDECIDED]
         if event.kind == "begin":
             self._begin(event.instance, topic, [{}], {"check_after_ms": 1 + event.at})

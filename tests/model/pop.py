@@ -13,7 +13,7 @@ from tests.model.topic import Topic
 from tests.model.values import Json
 
 LOOKS_AGAIN_MS = 1_500
-"""A waiting pop sees so late at most what another instance has stored meanwhile."""
+"""How late a waiting pop sees messages that another instance stored, at most."""
 UNCERTAIN = dict.fromkeys(("oldest_ready_at_ms", "last_pop_at_ms", "last_consumer_id"))
 
 
@@ -46,11 +46,11 @@ class Asked:
 
 
 class Pop:
-    """Judges the answer to one pop and applies it. In queues that gave nothing it may have buried what was delivered
-    often enough, and passed what nobody gets, which only the group's progress tells: `seen`, after the pop.
+    """Judges the answer to one pop and applies it. In queues that gave nothing it may have buried messages at their
+    last attempt, and skipped those that no consumer gets, which only the group's progress shows: `seen`, after the pop.
 
-    `known`: where each log ended when it was asked, if the instant of the answer is to be judged; messages that come
-    later must not end while it waits. `is_told`: whether it hears at once of what is stored meanwhile."""
+    `known`: where each log ended when the pop asked, if the instant of the answer is to be judged; messages that come
+    later must not end while it waits. `is_told`: whether it wakes at once when messages are stored meanwhile."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Pop:
         return {place: self._cursor(place[0]).holds[place[1]] for place in places}
 
     def judge_repeat(self, held: dict[tuple[int, int], Hold], messages: list[Json]) -> None:
-        """A repeat gets what it holds, with the same receipts."""
+        """A repeat gets the messages that it still holds, with the same receipts."""
         assert [(stored["queue"], stored["offset"]) for stored in messages] == list(held)
         for message in messages:
             hold = held[message["queue"], message["offset"]]
@@ -321,7 +321,7 @@ class Pop:
         }
 
     def _ends(self, cursor: Cursor, queue: int, offset: int) -> bool:
-        """Whether nobody gets the message any more. Once it was taken, or was dead, only its own time counts."""
+        """Whether no consumer gets the message any more. Once it was taken, or was dead, only its own time counts."""
         if offset >= cursor.next and offset in self._unwanted(cursor, queue):
             return True
         is_new = offset >= cursor.next or offset in cursor.aside
@@ -329,7 +329,7 @@ class Pop:
         return has_expired or self.topic.has_ended(queue, offset, self.now)
 
     def _lives(self, cursor: Cursor, queue: int, offset: int) -> bool:
-        """Whether it is delivered for sure: a retry whose message may be removed is not."""
+        """Whether it is surely delivered: a retry whose message may be removed is not."""
         return not self._ends(cursor, queue, offset) and not self.topic.may_be_gone(queue, offset, self.now)
 
     def _perhaps_looked(self, queue: int, seen: Json, is_sure: bool) -> None:
@@ -364,7 +364,7 @@ class Pop:
         cursor.holds = {offset: hold for offset, hold in cursor.holds.items() if offset in looked.holds}
 
     def _pass_as_seen(self, cursor: Cursor, queue: int, end: int) -> None:
-        """A pop passes the messages that nobody gets as far as it looks."""
+        """A pop passes undeliverable messages as far as it looks."""
         passed = range(cursor.next, end)
         if passed and self._unwanted(cursor, queue).issuperset(passed):
             cursor.next = passed.stop

@@ -26,7 +26,7 @@ GROUPS = ("billing", "shipping")
 PLAIN: Json = {"key": None, "tag": None, "properties": {}, "topic": "orders"}
 BACKOFFS_MS = ([1_000], [500, 2_000, 100_000])
 CALLS_MAX = 12
-"""In a step. Then all goes well, or a consumer that is never content would be called forever."""
+"""The most calls in a step. After these all goes well; a consumer that always fails would be called forever."""
 
 names = st.sampled_from([GROUPS[0], *GROUPS])
 targets: st.SearchStrategy[Json] = st.sampled_from([{"url": "https://shop.example/hooks"}, {"function": "bill"}])
@@ -76,7 +76,7 @@ class Pushed(Group):
 
     @property
     def push(self) -> Json | None:
-        """None: nobody is called."""
+        """None: the service calls no consumer."""
         push: Json | None = None if self.settings["paused"] else self.settings["push"]
         return push
 
@@ -96,7 +96,7 @@ class Pushes(Pair):
         self.has_come = False
         """Whether, in this run, messages came or another run had a part of them."""
         self.is_happy = True
-        """Whether the consumer is content mostly."""
+        """Whether the consumer mostly succeeds."""
         self.failure: BaseException | None = None
         self.calls = self.sent = 0
         self.goes_on: str | None = None
@@ -306,7 +306,7 @@ class Pushes(Pair):
         return hold
 
     def _meanwhile(self, call: Call, name: str) -> str:
-        """What else happens while the call is under way."""
+        """Lets something else happen while the call is under way."""
         kind = self._draw(st.sampled_from(MEANWHILE)) if self.calls < CALLS_MAX else "nothing"
         other = 1 - self.running[-1]
         self.has_come = self.has_come or kind in ("produce", "run")
@@ -352,7 +352,7 @@ class Pushes(Pair):
         return ConsumerResponse(self._draw(st.sampled_from([500, 302])), retry_after=retry_after), None
 
     def _break_or_go_on(self, group: Pushed, known_failures: int, answer: ConsumerResponse, has_failed: bool) -> None:
-        """What the caller knows of failures decides: another may have been faster."""
+        """Counts a failure, or resets the breaker, unless another call has changed it meanwhile."""
         breaker = group.breaker
         if breaker.failures != known_failures:
             return
@@ -367,7 +367,7 @@ class Pushes(Pair):
     def _settle(
         self, group: Pushed, queue: int, held: dict[int, Hold], answer: ConsumerResponse, failed: dict[str, Json] | None
     ) -> None:
-        """What another call has taken over is not settled by this one."""
+        """Leaves out messages that another call has taken over."""
         cursor, log = group.cursors[queue], self.topic.logs[queue]
         delay_ms = 1_000 * int(answer.retry_after) if answer.retry_after else None
         for offset in (offset for offset, hold in held.items() if cursor.holds.get(offset) is hold):
@@ -409,7 +409,7 @@ class Pushes(Pair):
         assert not wrong, f"answered and expected: {wrong}"
 
     def _settle_doubt(self, group: Pushed, seen: Json) -> None:
-        """A look for messages brings those to the dead letters that were delivered often enough, and not acked."""
+        """A look for messages moves those at their last attempt to the dead letters, unless they are acked."""
         for queue, cursor in enumerate(group.cursors):
             doomed = cursor.doomed(self.now, group.settings["max_attempts"])
             buried = len(cursor.ready(self.now, len(self.topic.logs[queue]))) - seen["queues"][queue]["ready"]

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from tests.model.values import Json
 
 REMEMBERED_MS = 5_000
-"""For so long an instance may remember a token as it was."""
+"""How long an instance may remember an earlier state of a token."""
 SECRETS_MAX = 10
 OLD_VALID_MS = 86_400_000
 OLD_VALID_MS_MAX = 7 * OLD_VALID_MS
 LISTED_MS = 86_400_000
-"""For so long an expired token is listed at least."""
+"""How long an expired token is listed at least."""
 
 GROUP, TOPIC, SEND, REPLY, SERVICE, ANYWHERE, PUBLIC = (
     "group",
@@ -26,8 +26,8 @@ GROUP, TOPIC, SEND, REPLY, SERVICE, ANYWHERE, PUBLIC = (
     "anywhere",
     "public",
 )
-"""What operations are about: a group; a topic and all its groups; a topic alone, for a send or a reply; all there is;
-whatever the caller may see; or they need no token."""
+"""The scopes of operations: a group; a topic and all its groups; a topic alone, for a send or a reply; everything;
+everything that the caller may see; or none, as they need no token."""
 
 
 # -- what rights allow ------------------------------------------------------------------------------------------------

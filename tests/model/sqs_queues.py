@@ -1,5 +1,5 @@
-"""Queues of SQS clients: their records and the moves of their messages. Each step asks one of two instances, which hear
-late of what the other has changed. Messages themselves are a matter of `tests/sqs`, and of moto's own tests."""
+"""SQS queues: their records and the moves of their messages. Each step asks one of two instances, which learn late of
+each other's changes. `tests/sqs` and moto's own tests cover messages themselves."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NAMES = ("orders", "dead", "last", "bills", "line.fifo")
 """The queues. `bills` reads the topic of `orders`. The FIFO queue is only named as a destination that does not fit."""
 TOPIC = "decant:topic"
 DEAD = {"orders": ("dead", "last"), "bills": ("dead", "last"), "dead": ("last",)}
-"""To where the messages of a queue may move when they are dead."""
+"""The queues to which dead messages of a queue may move."""
 STEPS = {
     "send": 3,
     "receive": 6,
@@ -64,7 +64,7 @@ STEPS = {
     "approach": 2,
     "maintain": 2,
 }
-"""What a step may be, and how often."""
+"""The kinds of steps, and how often each comes."""
 WAITS_MS = (1, 499, 1_000, 2_000, 5_001, 29_000, 60_000, 3_600_000)
 SHOWN = ("ApproximateReceiveCount", "DeadLetterQueueSourceArn")
 ALLOWED = ("", '{"redrivePermission":"denyAll"}', '{"redrivePermission":"allowAll"}')
@@ -105,7 +105,7 @@ class SqsQueues(Pair):
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def ask(self, instance: int, action: str, **members: Any) -> Json | Refused:
-        """In one of the two encodings."""
+        """Sends the request in one of the two encodings."""
         self.steps += 1
         sqs = QuerySqs(self.clients[instance]) if self.steps % 4 == 0 else Sqs(self.clients[instance])
         answer = sqs.ask(action, **members)
@@ -164,7 +164,7 @@ class SqsQueues(Pair):
         return chosen.flatmap(lambda keys: st.fixed_dictionaries({key: st.sampled_from(own[key]) for key in keys}))
 
     def _differs(self, known: Queue, values: dict[str, str]) -> Refused | None:
-        """The refusal to make a queue that there is, with other attributes."""
+        """The refusal to make an existing queue with other attributes."""
         shown = known.attributes()
         for key, text in values.items():
             if shown.get(key, "") != text:
@@ -202,7 +202,7 @@ class SqsQueues(Pair):
                 self.changed(name, instance)
 
     def remake(self, instance: int, data: st.DataObject) -> None:
-        """Deletes a queue, and mostly makes it again, or the rest of the steps would be about what is not there."""
+        """Deletes a queue, and mostly makes it again, or the rest of the steps would be about a missing one."""
         self._remake(instance, data.draw(names), data)
 
     def _remake(self, instance: int, name: str, data: st.DataObject) -> None:
@@ -400,8 +400,8 @@ class SqsQueues(Pair):
             yield from (item.until_ms for item in queue.items)
 
     def maintain(self, instance: int, data: st.DataObject) -> None:
-        """Nobody notices it, but that messages move which were received often enough. Of two queues at once, either may
-        be the first."""
+        """Only messages that were received too often show it: they move. If two queues have such messages, either may
+        be first."""
         kind = data.draw(st.sampled_from(["forward", "revive", "revive", "expire", "ttl", "check"]))
         if kind == "ttl":
             self.clients[instance].store.drop_expired(self.now)

@@ -15,7 +15,7 @@ from tests.model.sqs_queues import SqsQueues
 from tests.model.topics import Topics
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
-"""So many random examples, instead of a few that are always the same."""
+"""The number of random examples, instead of a few fixed ones."""
 
 
 def _settings(max_examples: int, steps: int = 40) -> settings:

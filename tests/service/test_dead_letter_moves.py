@@ -1,4 +1,4 @@
-"""Dead messages move into a topic once, whoever dies at it, however many do it at once."""
+"""Dead messages move into a topic once, even if their mover dies, or several move them at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.stopping import Stage, Work, die_after, finish, requests_of, 
 
 
 def came_out(api: Api, topic: str) -> list[tuple[str, int, str]]:
-    """What comes out of the topic: bodies, by where each was, and how often it was delivered there."""
+    """Drains the topic, and returns the bodies, by where each was, and how often it was delivered there."""
     came: list[tuple[str, int, str]] = []
     while got := api.pop(topic, "reader", {"max_messages": 100})["messages"]:
         came += [(each["body"], int(each["properties"]["sqs:count"]), each["properties"]["sqs:origin"]) for each in got]
@@ -82,7 +82,7 @@ class Scene(Stage):
         self.now += 2_000
 
     def verdict(self) -> list[str]:
-        """What comes out of the topic an hour later, when sweeps have run."""
+        """The bodies that come out of the topic an hour later, after sweeps."""
         self.now += 3_600_000
         api = Api(self.instance())
         api.service.sweeps.revive()
@@ -106,7 +106,7 @@ class Circle(Scene):
         self.now += 2_000
 
     def verdict(self) -> list[str]:
-        """What comes an hour later, when sweeps have run, and is acked."""
+        """The messages that come an hour later, after sweeps; acks them."""
         self.now += 3_600_000
         api, came = Api(self.instance()), list[dict[str, Any]]()
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Whatever is planted in a synthetic export is found: by the audit, or as what cannot be read."""
+"""The jobs find every defect that is planted in a synthetic export: by the audit, or as unreadable data."""
 
 from __future__ import annotations
 

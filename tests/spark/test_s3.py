@@ -31,11 +31,11 @@ CLUSTER_SECONDS_MAX = 240
 
 
 class Killed(BaseException):
-    """Of a process: nothing catches it."""
+    """The end of a process: nothing catches it."""
 
 
 class Steps:
-    """What a run asks of its files, in order. A run that is killed after one of these steps changes nothing more."""
+    """The file operations of a run, in order. A run that is killed after one of these steps changes nothing more."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []

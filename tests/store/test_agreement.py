@@ -1,4 +1,4 @@
-"""Whatever is written, the real stores answer as the memory store does: what holds in the simulation holds there."""
+"""The real stores answer every write as the memory store does: so results of the simulation hold for them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ GUARDS: st.SearchStrategy[Guard] = st.recursive(
 
 @st.composite
 def effects(draw: st.DrawFn, item: dict[str, Any] | None) -> tuple[Effect, ...]:
-    """Effects on places that do not overlap, none below what is not there: as every write of ours is."""
+    """Effects on places that do not overlap, none below a missing one: as in every write of ours."""
     if draw(st.integers(0, 9)) == 0:
         return (RemoveItem(),)
     there = item or {}
