@@ -9,7 +9,7 @@ SEED ?= 1000000
 EXPORT_TO ?= exports
 # The newest full export: ids begin with the time, and only a full export has its data in its own folder.
 EXPORT ?= $(patsubst %/data,%,$(lastword $(sort $(wildcard $(EXPORT_TO)/AWSDynamoDB/*-*/data))))
-# Tests run in one process per core, up to this many; each starts its own emulator.
+# Tests run in one process more than there are cores, up to this many; each starts its own emulator.
 WORKERS_MAX ?= 8
 
 # What is deployed where. INFRA= names templates of your own.
