@@ -16,7 +16,7 @@ from tests.support import emulators
 
 @pytest.fixture(scope="module")
 def ports() -> Iterator[tuple[int, int]]:
-    """Of servers over a store in memory and over an emulator. They are asked at once, since most of it is waiting."""
+    """A server over a store in memory, and one over an emulator. Tests ask both at once, and mostly wait."""
     with (
         emulators.dynoxide() as endpoint,
         servers.decant() as in_memory,

@@ -174,7 +174,7 @@ BODIES = [
 
 
 ONE_IN = 5
-"""Of all combinations. No list has a multiple of so many: each pair of their members is there."""
+"""The share of the combinations that is tried. No list has a multiple of it: each pair of members is there."""
 
 
 def test_a_request_that_waits_is_known_to_whatever_else_it_looks_like(service: Service, clock: Clock) -> None:
