@@ -122,7 +122,7 @@ def test_a_write_has_the_same_outcome_as_in_memory(store: Store, case: Any, toge
     assert found(store, key) == found(memory, key)
 
 
-@pytest.mark.parametrize("store", ["moto", "dynoxide"], indirect=True)
+@pytest.mark.parametrize("store", ["dynoxide"], indirect=True)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_range_is_answered_as_in_memory(store: Store, data: st.DataObject) -> None:
