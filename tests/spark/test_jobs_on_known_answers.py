@@ -1,4 +1,4 @@
-"""All jobs on a synthetic export say what its generator knows."""
+"""All jobs on a synthetic export say what its generator knows, and the audit finds nothing wrong."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from pyspark.sql import SparkSession
 
 from spark.frame import at_hand
 from spark.frame.job import main
-from spark.jobs import backlog, compact, cost, dead_letters, delays, messages, traffic
+from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, traffic
 from tests.spark.written import rows_of
-from tests.synthetic import Shape, answers, generate
+from tests.synthetic import Shape, generate
 
-JOBS = (messages.JOB, backlog.JOB, traffic.JOB, delays.JOB, dead_letters.JOB, cost.JOB, compact.JOB)
+JOBS = (messages.JOB, backlog.JOB, traffic.JOB, delays.JOB, dead_letters.JOB, cost.JOB, audit.JOB, compact.JOB)
 
 
 def test_jobs_say_what_the_generator_knows(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(at_hand, "BYTES_MAX", 0)  # so that Spark reads files, as it does where they are larger
-    folder = generate(tmp_path, Shape(2_000, files=1, topics=1, queues=2))
-    known = answers(folder)
+    folder, known = generate(tmp_path, Shape(2_000, files=1, topics=1, queues=2))
     tables = str(tmp_path / "tables")
     reading = ["--export", str(folder), "--allow-quarantine"]
     given = ["--tables", tables]

@@ -22,7 +22,7 @@ from spark.jobs import incremental, messages, tidy
 from spark.tables.tables import Tables
 from tests.support import s3
 from tests.support.emulators import ROOT
-from tests.synthetic import Shape, answers, generate
+from tests.synthetic import Shape, generate
 from tests.synthetic.days import Days
 
 MESSAGES = pa.schema([("queue", pa.int32()), ("offset", pa.int64())])
@@ -169,7 +169,7 @@ def test_of_two_runs_at_once_the_second_to_commit_fails(
 
 @pytest.mark.skipif(not shutil.which("java") and not os.environ.get("CI"), reason="Java 17 is not here")
 def test_a_cluster_writes_tables_in_s3_and_reads_them(bucket: str, tmp_path: Path) -> None:
-    folder = generate(tmp_path, Shape(3_000, files=3))
+    folder, known = generate(tmp_path, Shape(3_000, files=3))
     s3.upload(tmp_path, bucket)
     tables = begun(bucket)
     done = submitted(tmp_path, f"s3://{bucket}/{folder.relative_to(tmp_path)}", tables)
@@ -179,8 +179,7 @@ def test_a_cluster_writes_tables_in_s3_and_reads_them(bucket: str, tmp_path: Pat
     columns = MESSAGES.append(pa.field("topic_id", pa.string()))
     rows = Tables(tables).arrow("messages", columns).to_pylist()
     places = [(row["topic_id"], row["queue"], row["offset"]) for row in rows]
-    queues = answers(folder)["queues"]
-    every = [(queue["topic_id"], queue["queue"], at) for queue in queues for at in range(queue["messages"])]
+    every = [(queue["topic_id"], queue["queue"], at) for queue in known["queues"] for at in range(queue["messages"])]
     assert sorted(places) == sorted(every)
     written = [key for key in s3.keys(bucket) if "/messages/date=" in key]
     assert len(written) == 2 * len(Tables(tables).places(Tables(tables).newest(), "messages"))

@@ -1,13 +1,10 @@
-"""Synthetic exports with known answers: of any size, reproducible from their arguments, with defects on demand.
+"""Synthetic exports with known answers, reproducible from their arguments.
 
-    folder = generate(Path("exports"), Shape(messages=200_000, defects=frozenset({Defect.HOLE})))
-    answers(folder)["queues"]
-
-Memory does not grow with the size. A larger export of the same seed begins with the messages of a smaller one. So with
-`since`, it is the incremental export that would follow the smaller one.
+folder, known = generate(Path("exports"), Shape(messages=2_000))
+known["queues"]
 """
 
-from tests.synthetic.generating import answers, generate
-from tests.synthetic.parameters import Defect, Shape
+from tests.synthetic.generating import generate
+from tests.synthetic.parameters import Shape
 
-__all__ = ["Defect", "Shape", "answers", "generate"]
+__all__ = ["Shape", "generate"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from tests.synthetic.log import Emit, Told
-from tests.synthetic.parameters import HOUR_MS, QUIET_MS, RETENTION_MS, START_MS, Defect, Queue, Shape
+from tests.synthetic.parameters import HOUR_MS, QUIET_MS, RETENTION_MS, START_MS, Queue, Shape
 
 REASONS = ("timeout", "bad address", "card declined")
 LETTERS_MAX = 20
@@ -89,8 +89,6 @@ def write(shape: Shape, queue: Queue, told: Told, emit: Emit) -> list[dict[str, 
     for group, next_ in zip(GROUPS, nexts(shape, queue), strict=True):
         for consumer in group.consumers:
             standing = _standing(shape, group, next_)
-            if group.name == "billing":
-                _plant(shape, queue, standing, told, shape.quota(queue))
             _write(shape, queue, group, consumer, standing, told, emit)
             known.append(_known(shape, queue, group, consumer, standing))
     return known
@@ -123,25 +121,6 @@ def _page_id(next_: int) -> str:
     return f"p{next_:07d}"[-8:]
 
 
-def _plant(shape: Shape, queue: Queue, standing: Standing, told: Told, end: int) -> None:
-    next_, now = standing.next, shape.now_ms
-    place = {"topic_id": shape.topic_id(queue.topic), "queue": queue.number, "group": "billing"}
-    ahead = end + 5 if shape.has(Defect.CURSOR_BEYOND_END, queue) else next_
-    if next_ >= _BUSY_FROM:
-        if shape.has(Defect.LEASE_BEYOND_NEXT, queue):
-            standing.leases["tokenEEE"] = [ahead, 2, now + 20_000, 1]
-            told.planted.append({"defect": Defect.LEASE_BEYOND_NEXT.value, **place, "offset": ahead})
-        if shape.has(Defect.OWED_TWICE, queue):
-            standing.leases["tokenFFF"] = [next_ - 14, 1, now + 20_000, 1]
-            told.planted.append({"defect": Defect.OWED_TWICE.value, **place, "offset": next_ - 14})
-        if shape.has(Defect.PARKED_TWICE, queue):
-            standing.leases["~tokenGGGsplit3"] = [next_ - 30, 1, now + 60_000, 2]
-            told.planted.append({"defect": Defect.PARKED_TWICE.value, **place, "offset": next_ - 30})
-    if shape.has(Defect.CURSOR_BEYOND_END, queue):
-        standing.next = ahead
-        told.planted.append({"defect": Defect.CURSOR_BEYOND_END.value, **place, "offset": ahead})
-
-
 def _write(shape: Shape, queue: Queue, group: Group, consumer: str, standing: Standing, told: Told, emit: Emit) -> None:
     topic_id, own_id = shape.topic_id(queue.topic), group_id(shape, queue.topic, group)
     hashed = _hash(consumer)
@@ -168,7 +147,7 @@ def _hash(consumer: str) -> str:
 
 
 def _known(shape: Shape, queue: Queue, group: Group, consumer: str, standing: Standing) -> dict[str, Any]:
-    """`untaken`: messages that were never delivered. `ready`: these, and those whose lease has expired."""
+    """`ready`: messages that were never delivered, and those whose lease has expired."""
     end = shape.quota(queue)
     untaken = max(0, end - standing.next)
     return {
@@ -176,15 +155,12 @@ def _known(shape: Shape, queue: Queue, group: Group, consumer: str, standing: St
         "topic_id": shape.topic_id(queue.topic),
         "queue": queue.number,
         "group": group.name,
-        "group_id": group_id(shape, queue.topic, group),
         "consumer": _hash(consumer),
         "next": standing.next,
         "end": end,
         "committed": standing.committed,
-        "untaken": untaken,
         "ready": untaken + standing.due,
         "in_flight": standing.in_flight,
-        "due": standing.due,
         "retrying": standing.retrying,
         "dead": len(standing.letters),
         "reasons": {reason: len(standing.letters[at :: len(REASONS)]) for at, reason in enumerate(REASONS)},

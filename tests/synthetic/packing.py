@@ -70,7 +70,7 @@ class Messages:
         self._notes = [_words(chance) for _ in range(_NOTES)]
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         self.tags: Counter[str] = Counter()
-        self.body_bytes = self.binary = self.keyed = 0
+        self.body_bytes = 0
 
     def entry(self, first: int, ids: Sequence[str | None], stored_at_ms: int) -> Entry:
         """Makes an entry of as many messages as there are ids. A message that waited has an id of its own. `first`: the
@@ -90,7 +90,6 @@ class Messages:
         line = self._body(offset, bits)
         if (bits >> 8) & 7:
             line["k"] = self.key(bits)
-            self.keyed += 1
         tag = _TAGS[(bits >> 11) & 7]
         if tag:
             line["t"] = tag
@@ -103,7 +102,6 @@ class Messages:
 
     def _body(self, offset: int, bits: int) -> dict[str, Any]:
         if offset % _BINARY_EVERY == 1:
-            self.binary += 1
             self.body_bytes += 48
             return {"B": base64.b64encode(bits.to_bytes(8, "big") * 6).decode()}
         note = self._notes[bits & 255]
