@@ -6,7 +6,6 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.model.access import Access
 from tests.model.calls import Calls
 from tests.model.lifetimes import Lifetimes
 from tests.model.operations import Operations
@@ -34,9 +33,6 @@ TestTopicsAgreeWithTheModel.settings = _settings(28, steps=60)
 
 TestCallsAgreeWithTheModel = Calls.TestCase
 TestCallsAgreeWithTheModel.settings = _settings(15)
-
-TestAccessAgreesWithTheModel = Access.TestCase
-TestAccessAgreesWithTheModel.settings = _settings(16)
 
 TestPushesAgreeWithTheModel = Pushes.TestCase
 TestPushesAgreeWithTheModel.settings = _settings(25)
