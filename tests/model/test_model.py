@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 from tests.model.calls import Calls
 from tests.model.lifetimes import Lifetimes
 from tests.model.operations import Operations
-from tests.model.pushes import Pushes
 from tests.model.sqs_queues import SqsQueues
 from tests.model.topics import Topics
 
@@ -33,9 +32,6 @@ TestTopicsAgreeWithTheModel.settings = _settings(28, steps=60)
 
 TestCallsAgreeWithTheModel = Calls.TestCase
 TestCallsAgreeWithTheModel.settings = _settings(15)
-
-TestPushesAgreeWithTheModel = Pushes.TestCase
-TestPushesAgreeWithTheModel.settings = _settings(25)
 
 TestOperationsAgreeWithTheModel = Operations.TestCase
 TestOperationsAgreeWithTheModel.settings = _settings(12, steps=45)
