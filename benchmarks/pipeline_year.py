@@ -18,7 +18,7 @@ from benchmarks.report import table
 from spark.frame.job import DONE
 from spark.frame.job import main as run
 from spark.jobs import incremental
-from tests.synthetic.days import Days
+from tests.spark.days import Days
 
 DAYS, A_DAY = 365, 200
 LAST, FIRST = 35, 5

@@ -44,29 +44,6 @@ def test_messages_move_whole(instance: Callable[[], Api], topic: str, body_bytes
     assert [totals[name] for name in ("ready", "in_flight", "retrying", "dead")] == [0, 0, 0, 0]
 
 
-def test_nothing_moves_into_a_topic_that_another_instance_has_deleted(
-    store: Store, instance: Callable[[], Api], topic: str
-) -> None:
-    api, dead = instance(), f"{topic}-dead"
-    api.put_topic(topic, {"queues": 1})
-    api.put_topic(dead, {"queues": 1})
-    api.put_group(topic, "g", {"max_attempts": 1, "invisible_ms": 0, "dead_letters": {"topic": dead}})
-    api.produce(topic, {"messages": [{"body": "hi"}]})
-    assert len(api.pop(topic, "g", {})["messages"]) == 1
-    instance().delete_topic(dead)
-    service = api.service
-    found = service.env.catalogue.current_topic(topic)
-    group = service.env.catalogue.group(found, "g")
-    [cursor] = service.cursors.consumers.all(found, group)
-    assert service.dead_letters.burial.bury(group, cursor, [], "r") == (cursor, [])
-    assert not service.dead_letters.burial.can_bury(group)
-    assert [each["attempt"] for each in api.pop(topic, "g", {})["messages"]] == [2]
-    instance().put_topic(dead, {"queues": 1})
-    instance().put_group(dead, "reader", {})
-    assert api.pop(topic, "g", {})["messages"] == []
-    assert came_out(instance(), dead) == [("hi", 2, "0:0")]
-
-
 class Scene(Stage):
     """Two messages whose last leases are over; one is too large for a segment."""
 
