@@ -15,7 +15,7 @@ from chalicelib.core.base.errors import DecantError, InvalidField, InvalidJson, 
 from chalicelib.core.base.fields import Label, check, checked, flag, quoted, request, required, shown, string
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
 from chalicelib.doors import dispatch
-from chalicelib.doors.dispatch import Answer, Call
+from chalicelib.doors.dispatch import OperationAnswer, OperationCall
 from chalicelib.doors.http import events
 from chalicelib.doors.http.door import routed
 from chalicelib.doors.http.exchange import Request, Response, refusal
@@ -89,11 +89,11 @@ def _responded(name: str, request: Request, context: Any) -> Response:
     return answer(left_ms(context))
 
 
-def _result(answer: Answer) -> Json:
+def _result(answer: OperationAnswer) -> Json:
     return {"error": answer.body} if answer.status >= 400 else answer.body
 
 
-def _answer(operation: Operation, event: Any, context: Any) -> Answer:
+def _answer(operation: Operation, event: Any, context: Any) -> OperationAnswer:
     try:
         if not isinstance(event, dict):
             raise InvalidJson(f"the event must be a JSON object, not {shown(event)}")
@@ -102,7 +102,7 @@ def _answer(operation: Operation, event: Any, context: Any) -> Answer:
     except DecantError as error:
         return dispatch.refusal(error)
     names = [str(event.get(name, "")) for name in operation.path_names]
-    call = Call(operation, names, lambda: _fields(operation, event), headers, left_ms(context))
+    call = OperationCall(operation, names, lambda: _fields(operation, event), headers, left_ms(context))
     return dispatch.answer(call._replace(is_invoked=True, principal=caller(context)))
 
 
@@ -177,4 +177,4 @@ def pushed(event: Any) -> Json:
 
 def _worked(event: Any, work: Callable[[], Json]) -> Json:
     refuse_records(event)
-    return _result(dispatch.guarded(lambda: Answer(200, work()), dispatch.refusal))
+    return _result(dispatch.guarded(lambda: OperationAnswer(200, work()), dispatch.refusal))

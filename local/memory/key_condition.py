@@ -31,7 +31,7 @@ class Unreadable(ValueError):
 
 def key_range(expression: str, names: Mapping[str, str], values: Mapping[str, str]) -> KeyRange:
     """Returns the keys that the condition selects. `names` and `values`: by placeholder. Raises `Unreadable`."""
-    reader = _Reader(expression, names, values)
+    reader = _ConditionReader(expression, names, values)
     terms = reader.terms()
     if reader.rest:
         raise Unreadable(f"{' '.join(reader.rest)!r} is too much")
@@ -62,7 +62,7 @@ def _selected(terms: Sequence[_Term]) -> KeyRange:
     return KeyRange(pk, first, last)
 
 
-class _Reader:
+class _ConditionReader:
     def __init__(self, expression: str, names: Mapping[str, str], values: Mapping[str, str]) -> None:
         self.rest = _TOKEN.findall(expression)
         if "".join(self.rest) != re.sub(r"\s", "", expression):

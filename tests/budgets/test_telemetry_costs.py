@@ -82,7 +82,7 @@ def test_a_trace_costs_what_is_said() -> None:
 def test_a_log_line_takes_little_of_the_time_of_its_request() -> None:
     client = Client()
     client.topic("orders")
-    call = dispatch.Call(OPERATIONS["produce"], ["orders"], lambda: {"messages": [{"body": "x" * 200}]}, {})
+    call = dispatch.OperationCall(OPERATIONS["produce"], ["orders"], lambda: {"messages": [{"body": "x" * 200}]}, {})
     telemetry = Telemetry(system())
     telemetry.log_to(lambda _: None, "decant-dev")
 

@@ -21,7 +21,7 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key
 from chalicelib.doors.sqs import queue_tags
 from chalicelib.doors.sqs import registry as sqs_queues
-from chalicelib.doors.sqs.action import Call, Context
+from chalicelib.doors.sqs.action import ActionCall, Context
 from chalicelib.doors.sqs.actions import ACTIONS
 from chalicelib.doors.sqs.errors import SqsError
 from chalicelib.doors.sqs.json_wire import JsonWire
@@ -128,7 +128,7 @@ class QueueCaller:
 
     def _carried_out(self, queue: str, action_name: str, members: dict[str, Any]) -> Any:
         action = ACTIONS[action_name]
-        call = Call(self._service, action, members, _CONTEXT, JsonWire(action_name, b"", at_queue=False))
+        call = ActionCall(self._service, action, members, _CONTEXT, JsonWire(action_name, b"", at_queue=False))
         if not action.is_on_queue:
             return action.run(call)
         return queues_of(self._service).serve(queue, lambda found: action.run(replace(call, found=found)))

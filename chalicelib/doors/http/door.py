@@ -15,7 +15,7 @@ from chalicelib.api.operation import Operation
 from chalicelib.core.base.errors import MessageTooLarge, MethodNotAllowed, NotFound
 from chalicelib.core.base.fields import Label, given, quoted
 from chalicelib.doors import dispatch
-from chalicelib.doors.dispatch import Call, LeftMs
+from chalicelib.doors.dispatch import LeftMs, OperationCall
 from chalicelib.doors.http.exchange import (
     Found,
     Request,
@@ -78,7 +78,7 @@ def _not_allowed(request: Request, operations: Mapping[str, Operation]) -> Respo
 def _answered(request: Request, operation: Operation, names: list[str], left_ms: LeftMs) -> Response:
     def run() -> Response:
         preferred = preferences(request.headers.get("prefer", "")) if "Prefer" in operation.headers else {}
-        call = Call(
+        call = OperationCall(
             *(operation, names, lambda: _data(request, operation), request.headers, left_ms),
             patience_ms=patience_ms(preferred) if preferred else None,
             principal=request.principal,
@@ -95,7 +95,7 @@ def _turned_away(request: Request, operation: Operation, names: list[str]) -> Re
     """An operation for anyone takes no large body."""
     if operation.right == "anyone":
         return refusal(MessageTooLarge(f"{request.method} {quoted(request.path)} takes no body"))
-    call = Call(operation, names, dict, request.headers, lambda: None)
+    call = OperationCall(operation, names, dict, request.headers, lambda: None)
     place = dispatch.place_of(operation, names)
     return dispatch.turned_away(operation.name, request.headers, lambda: dispatch.admitted(call), refusal, **place)
 

@@ -17,7 +17,7 @@ from chalicelib.api.operation import (
     Family,
     Json,
     Operation,
-    Text,
+    TextAnswer,
     described,
     filled,
 )
@@ -254,7 +254,7 @@ def _answer(status: int, answer: type[Answer] | str, schemas: Schemas) -> Json:
     if isinstance(answer, str):
         return {"description": answer}
     created = "Created. " if status == 201 else ""
-    if issubclass(answer, Text):
+    if issubclass(answer, TextAnswer):
         text: Json = {answer.MEDIA_TYPE: {"schema": string(), "example": answer.EXAMPLE}}
         return {"description": described(answer)[""], "content": text}
     return {"description": created + described(answer)[""], "content": _content(answer, schemas)}

@@ -37,7 +37,7 @@ class Source(NamedTuple):
     reports: str | None = None
 
 
-class Trouble(NamedTuple):
+class Rejection(NamedTuple):
     """Why a record is not stored: a code of produce, and a sentence."""
 
     code: str
@@ -55,7 +55,7 @@ class Arrival:
     origin: str
     id: str
     lane: str | None
-    trouble: Trouble | None = None
+    trouble: Rejection | None = None
 
     @property
     def dedup_id(self) -> str:

@@ -126,7 +126,7 @@ def _allow_policy(name: str, text: str) -> str:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-class Attribute(NamedTuple):
+class QueueAttribute(NamedTuple):
     """`default`: of a queue that does not have it; None: it is then left out. `of_setting`: its value, where a setting
     of the group or the topic holds it, and not the record."""
 
@@ -135,23 +135,23 @@ class Attribute(NamedTuple):
     of_setting: Callable[[Standing], int] | None = None
 
 
-_SETTABLE: dict[str, Attribute] = {
-    VISIBILITY: Attribute(_number(0, VISIBILITY_SECONDS_MAX), of_setting=lambda standing: standing.group.invisible_ms),
-    RETENTION: Attribute(_number(60, 1_209_600), of_setting=lambda standing: standing.topic.retention_ms),
-    DELAY: Attribute(_number(0, DELAY_SECONDS_MAX), "0"),
-    SIZE: Attribute(_number(KIB, MESSAGE_BYTES_MAX), str(MESSAGE_BYTES_MAX)),
-    WAIT: Attribute(_number(0, WAIT_SECONDS_MAX), "0"),
-    REDRIVE: Attribute(redrives.parse),
-    ALLOW: Attribute(_allow_policy),
-    POLICY: Attribute(_policy),
-    _KMS: Attribute(_text),
-    _KEY_REUSE: Attribute(_number(60, 86_400), "300"),
-    _SSE: Attribute(flag),
+_SETTABLE: dict[str, QueueAttribute] = {
+    VISIBILITY: QueueAttribute(_number(0, VISIBILITY_SECONDS_MAX), of_setting=lambda queue: queue.group.invisible_ms),
+    RETENTION: QueueAttribute(_number(60, 1_209_600), of_setting=lambda queue: queue.topic.retention_ms),
+    DELAY: QueueAttribute(_number(0, DELAY_SECONDS_MAX), "0"),
+    SIZE: QueueAttribute(_number(KIB, MESSAGE_BYTES_MAX), str(MESSAGE_BYTES_MAX)),
+    WAIT: QueueAttribute(_number(0, WAIT_SECONDS_MAX), "0"),
+    REDRIVE: QueueAttribute(redrives.parse),
+    ALLOW: QueueAttribute(_allow_policy),
+    POLICY: QueueAttribute(_policy),
+    _KMS: QueueAttribute(_text),
+    _KEY_REUSE: QueueAttribute(_number(60, 86_400), "300"),
+    _SSE: QueueAttribute(flag),
 }
-_OF_FIFO: dict[str, Attribute] = {
-    CONTENT_BASED: Attribute(flag, "false"),
-    SCOPE: Attribute(_one_of("queue", BY_GROUP), "queue"),
-    THROUGHPUT: Attribute(_one_of("perQueue", PER_GROUP), "perQueue"),
+_OF_FIFO: dict[str, QueueAttribute] = {
+    CONTENT_BASED: QueueAttribute(flag, "false"),
+    SCOPE: QueueAttribute(_one_of("queue", BY_GROUP), "queue"),
+    THROUGHPUT: QueueAttribute(_one_of("perQueue", PER_GROUP), "perQueue"),
 }
 _ALL = {**_SETTABLE, **_OF_FIFO}
 READY, IN_FLIGHT, DELAYED = (f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))

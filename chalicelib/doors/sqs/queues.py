@@ -15,7 +15,7 @@ from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors.sqs import queue_attributes as attributes
 from chalicelib.doors.sqs import queue_tags, redrives
-from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json, page
+from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, ActionCall, Actions, Json, page
 from chalicelib.doors.sqs.errors import SqsError, bad_value, missing
 from chalicelib.doors.sqs.queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay, own_name
 from chalicelib.doors.sqs.queue_attributes import POLICY, POLICY_BYTES_MAX
@@ -44,7 +44,7 @@ _BAD_FIFO_NAME = (
     demands=True,
     is_of_account=True,
 )
-def create_queue(call: Call) -> Json:
+def create_queue(call: ActionCall) -> Json:
     name, tags = call.request["QueueName"], call.request.get("tags", {})
     topic, group = _place(name, tags)
     call.demand_at(name, topic, group, owns_topic=queue_tags.TOPIC not in tags)
@@ -77,7 +77,7 @@ def _is_fifo(name: str, given: Mapping[str, str]) -> bool:
     return True
 
 
-def _new(call: Call, name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
+def _new(call: ActionCall, name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
     topic, group = _place(name, tags)
     owns_topic = queue_tags.TOPIC not in tags
     queues = queue_tags.number_of_queues(tags, _queues(name, values))
@@ -107,14 +107,14 @@ def _kept(values: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in values.items() if text}
 
 
-def _existing(call: Call, name: str) -> Standing | None:
+def _existing(call: ActionCall, name: str) -> Standing | None:
     try:
         return queues_of(call.service).current(name)
     except QueueGone:
         return None
 
 
-def _made(call: Call, wanted: NewQueue, values: attributes.Values) -> Standing | None:
+def _made(call: ActionCall, wanted: NewQueue, values: attributes.Values) -> Standing | None:
     """The queue that stood before. Raises SqsError."""
     try:
         if wanted.topic_settings is None:
@@ -142,7 +142,7 @@ def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags
 @QUEUES.action(
     "GetQueueUrl", "read", {"QueueName": TEXT, "QueueOwnerAWSAccountId": TEXT}, required=("QueueName",), demands=True
 )
-def get_queue_url(call: Call) -> Json:
+def get_queue_url(call: ActionCall) -> Json:
     name = call.request["QueueName"]
     try:
         call.demand(queues_of(call.service).named(name))
@@ -159,7 +159,7 @@ def get_queue_url(call: Call) -> Json:
     demands=True,
     is_of_account=True,
 )
-def list_queues(call: Call) -> Json:
+def list_queues(call: ActionCall) -> Json:
     call.demand_anywhere()
     prefix, is_wanted = call.request.get("QueueNamePrefix") or "", call.is_shown if is_limited() else None
     urls, rest = page(call, prefix, is_wanted)
@@ -170,13 +170,13 @@ def list_queues(call: Call) -> Json:
 
 
 @QUEUES.action("DeleteQueue", "admin", _ON_QUEUE, with_topic=True)
-def delete_queue(call: Call) -> Json:
+def delete_queue(call: ActionCall) -> Json:
     queues_of(call.service).delete(call.queue.name, call.demand)
     return {}
 
 
 @QUEUES.action("PurgeQueue", "admin", _ON_QUEUE)
-def purge_queue(call: Call) -> Json:
+def purge_queue(call: ActionCall) -> Json:
     standing = call.current()
     call.service.admin.groups.reset(standing.topic, standing.group.name, NOW)
     queues_of(call.service).forget(standing.queue.name)  # sends count its purges
@@ -187,7 +187,7 @@ def purge_queue(call: Call) -> Json:
 
 
 @QUEUES.action("GetQueueAttributes", "read", {**_ON_QUEUE, "AttributeNames": TEXTS})
-def get_queue_attributes(call: Call) -> Json:
+def get_queue_attributes(call: ActionCall) -> Json:
     standing = call.current()
     names = attributes.wanted(call.request.get("AttributeNames", []), call.standing.queue.is_fifo)
     known = {
@@ -200,7 +200,7 @@ def get_queue_attributes(call: Call) -> Json:
     return {"Attributes": {name: text for name, text in known.items() if name in names}}
 
 
-def _counts(call: Call, standing: Standing) -> dict[str, str]:
+def _counts(call: ActionCall, standing: Standing) -> dict[str, str]:
     topic, service = standing.topic, call.service
     details = service.admin.groups.details(topic, standing.group.name)
     return attributes.counts(details, service.delays.messages.counts(topic, purged_at_ms=details.group.purged_at_ms))
@@ -213,7 +213,7 @@ def _counts(call: Call, standing: Standing) -> dict[str, str]:
     required=("Attributes",),
     with_topic=True,
 )
-def set_queue_attributes(call: Call) -> Json:
+def set_queue_attributes(call: ActionCall) -> Json:
     if not call.request["Attributes"]:
         raise missing("Attributes")
     values = attributes.parsed(call.request["Attributes"], call.queue.is_fifo)
@@ -242,16 +242,16 @@ def _new_ones(settings: Mapping[str, Any], existing: object) -> dict[str, Any]:
 
 
 @QUEUES.action("TagQueue", "admin", {**_ON_QUEUE, "Tags": TEXT_MAP}, required=("Tags",))
-def tag_queue(call: Call) -> Json:
+def tag_queue(call: ActionCall) -> Json:
     return _retagged(call, lambda queue: queue_tags.added(queue.tags, call.request["Tags"], queue.name))
 
 
 @QUEUES.action("UntagQueue", "admin", {**_ON_QUEUE, "TagKeys": TEXTS}, required=("TagKeys",))
-def untag_queue(call: Call) -> Json:
+def untag_queue(call: ActionCall) -> Json:
     return _retagged(call, lambda queue: queue_tags.without(queue.tags, call.request["TagKeys"]))
 
 
-def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Json:
+def _retagged(call: ActionCall, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Json:
     def change(standing: Standing) -> Change:
         queue = standing.queue
         tags = new_tags(queue)
@@ -262,7 +262,7 @@ def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Jso
 
 
 @QUEUES.action("ListQueueTags", "read", _ON_QUEUE)
-def list_queue_tags(call: Call) -> Json:
+def list_queue_tags(call: ActionCall) -> Json:
     return {"Tags": call.current().queue.tags}
 
 
@@ -288,7 +288,7 @@ Statements = list[Any]
     {"QueueUrl": TEXT, "Label": TEXT, "AWSAccountIds": TEXTS, "Actions": TEXTS},
     required=("Label", "AWSAccountIds", "Actions"),
 )
-def add_permission(call: Call) -> Json:
+def add_permission(call: ActionCall) -> Json:
     label = call.request["Label"]
     statement = _statement(call)
 
@@ -301,7 +301,7 @@ def add_permission(call: Call) -> Json:
 
 
 @PERMISSIONS.action("RemovePermission", "admin", {"QueueUrl": TEXT, "Label": TEXT}, required=("Label",))
-def remove_permission(call: Call) -> Json:
+def remove_permission(call: ActionCall) -> Json:
     label = call.request["Label"]
 
     def without_statement(statements: Statements) -> Statements:
@@ -317,7 +317,7 @@ def _labelled(statements: Statements, label: str) -> Statements:
     return [each for each in statements if isinstance(each, dict) and each.get("Sid") == label]
 
 
-def _statement(call: Call) -> Json:
+def _statement(call: ActionCall) -> Json:
     """Raises SqsError."""
     label, accounts, actions = (call.request[name] for name in ("Label", "AWSAccountIds", "Actions"))
     if not _LABEL.fullmatch(label):
@@ -346,7 +346,7 @@ def _one_or_all(texts: list[str]) -> str | list[str]:
     return texts if len(texts) > 1 else texts[0]
 
 
-def _changed_policy(call: Call, change: Callable[[Statements], Statements]) -> Json:
+def _changed_policy(call: ActionCall, change: Callable[[Statements], Statements]) -> Json:
     """Changes the statements of the policy, which goes with the last of them. Raises SqsError."""
     new = {"Version": _VERSION, "Id": f"{call.context.arn(call.queue.name)}/SQSDefaultPolicy"}
 

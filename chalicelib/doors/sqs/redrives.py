@@ -23,7 +23,7 @@ from chalicelib.core.moves.carrier import NO_SOURCE
 from chalicelib.core.moves.task import FAILED, MOVED_PER_SECOND_MAX, MoveTask
 from chalicelib.core.moves.worker import IS_PUSHED, NO_TARGET, TASKS_SHOWN_MAX, NoTask, TaskRuns
 from chalicelib.core.telemetry.record import note
-from chalicelib.doors.sqs.action import INTEGER, TEXT, Actions, Call, Json, page, present
+from chalicelib.doors.sqs.action import INTEGER, TEXT, ActionCall, Actions, Json, page, present
 from chalicelib.doors.sqs.errors import SqsError, bad_value, denied
 from chalicelib.doors.sqs.messages import random_uuid
 from chalicelib.doors.sqs.queue import NAME_PATTERN, OWN_PREFIX, SqsQueue, is_fifo, own_name
@@ -70,7 +70,7 @@ def of_group(group: Group) -> str | None:
     return _text(group.dead_topic.removeprefix(OWN_PREFIX), group.max_attempts)
 
 
-def shown(call: Call, text: str) -> str:
+def shown(call: ActionCall, text: str) -> str:
     """The policy as clients see it."""
     policy = orjson.loads(text)
     return _text(call.context.arn(policy[_TARGET]), policy[_COUNT])
@@ -91,7 +91,7 @@ def _bad(text: object, reason: str) -> SqsError:
 # -- set --------------------------------------------------------------------------------------------------------------
 
 
-def group_settings(call: Call, name: str, topic: str, group: str, text: str | None) -> dict[str, Any]:
+def group_settings(call: ActionCall, name: str, topic: str, group: str, text: str | None) -> dict[str, Any]:
     """The settings that the policy gives the group of the queue of this name, which reads this topic. None: it is not
     given. Raises SqsError."""
     if text is None:
@@ -137,18 +137,18 @@ def _demand_target(target: Standing, name: str, topic: str, text: str) -> None:
 
 
 @REDRIVES.action("ListDeadLetterSourceQueues", "read", {"QueueUrl": TEXT, "MaxResults": INTEGER, "NextToken": TEXT})
-def list_dead_letter_source_queues(call: Call) -> Json:
+def list_dead_letter_source_queues(call: ActionCall) -> Json:
     target = call.standing
     urls, rest = page(call, is_wanted=lambda queue: call.is_shown(queue) and _is_source(call, queue, target))
     return {"queueUrls": urls, "NextToken": rest}
 
 
-def sources_of(call: Call, target: Standing, most: int) -> list[SqsQueue]:
+def sources_of(call: ActionCall, target: Standing, most: int) -> list[SqsQueue]:
     """The first queues whose dead messages move to this queue."""
     return queues_of(call.service).page("", most, "", lambda queue: _is_source(call, queue, target))[0]
 
 
-def _is_source(call: Call, queue: SqsQueue, target: Standing) -> bool:
+def _is_source(call: ActionCall, queue: SqsQueue, target: Standing) -> bool:
     """Whether its messages move to this queue when they are dead. Only of those that say so the group is read."""
     policy = queue.attributes.get(REDRIVE)
     if not policy or orjson.loads(policy)[_TARGET] != target.queue.name:
@@ -185,7 +185,7 @@ _IS_ACTIVE = "There is already a task running. Only one active task is allowed f
     required=(_SOURCE,),
     demands=True,
 )
-def start_message_move_task(call: Call) -> Json:
+def start_message_move_task(call: ActionCall) -> Json:
     rate = _within(call, _RATE, MOVED_PER_SECOND_MAX)
     source = _source(call, call.request[_SOURCE])
     call.demand_consumer(source.queue.name, source.queue.topic, source.queue.group)
@@ -203,7 +203,7 @@ def start_message_move_task(call: Call) -> Json:
     return {_HANDLE: _handle(call, source, task_id)}
 
 
-def _target(call: Call, source: Standing) -> Standing | None:
+def _target(call: ActionCall, source: Standing) -> Standing | None:
     arn = call.request.get(_DESTINATION)
     if not arn:
         return None
@@ -227,14 +227,14 @@ def _target(call: Call, source: Standing) -> Standing | None:
 @MOVE_TASKS.action(
     "ListMessageMoveTasks", "admin", {_SOURCE: TEXT, "MaxResults": INTEGER}, required=(_SOURCE,), demands=True
 )
-def list_message_move_tasks(call: Call) -> Json:
+def list_message_move_tasks(call: ActionCall) -> Json:
     most = _within(call, "MaxResults", TASKS_SHOWN_MAX) or 1
     source = _source(call, call.request[_SOURCE])
     tasks = moves_of(call.service).tasks.list(source.queue.id, most)
     return {"Results": [_shown(call, source, task) for task in tasks]}
 
 
-def _shown(call: Call, source: Standing, task: MoveTask) -> Json:
+def _shown(call: ActionCall, source: Standing, task: MoveTask) -> Json:
     shown = {
         _HANDLE: _handle(call, source, task.id) if task.is_running else None,
         "Status": task.state,
@@ -250,7 +250,7 @@ def _shown(call: Call, source: Standing, task: MoveTask) -> Json:
 
 
 @MOVE_TASKS.action("CancelMessageMoveTask", "admin", {_HANDLE: TEXT}, required=(_HANDLE,), demands=True)
-def cancel_message_move_task(call: Call) -> Json:
+def cancel_message_move_task(call: ActionCall) -> Json:
     task_id, source_arn = _parts(call.request[_HANDLE])
     source = _source(call, source_arn)
     try:
@@ -263,7 +263,7 @@ def cancel_message_move_task(call: Call) -> Json:
 # -- members ----------------------------------------------------------------------------------------------------------
 
 
-def _within(call: Call, name: str, most: int) -> int | None:
+def _within(call: ActionCall, name: str, most: int) -> int | None:
     """The number of this name, from 1 to `most`; None: it is not given. Raises SqsError."""
     number: int | None = call.request.get(name)
     if number is not None and not 1 <= number <= most:
@@ -271,7 +271,7 @@ def _within(call: Call, name: str, most: int) -> int | None:
     return number
 
 
-def _source(call: Call, arn: str) -> Standing:
+def _source(call: ActionCall, arn: str) -> Standing:
     """Raises SqsError."""
     try:
         source = queues_of(call.service).current(name_of(arn))
@@ -294,7 +294,7 @@ def _may_arrive(queue: SqsQueue) -> bool:
     return may(Need("produce", queue.topic) if queue.owns_topic else Need("admin", queue.topic, queue.group))
 
 
-def _handle(call: Call, source: Standing, task_id: str) -> str:
+def _handle(call: ActionCall, source: Standing, task_id: str) -> str:
     told = {"taskId": task_id, "sourceArn": call.context.arn(source.queue.name)}
     return base64.b64encode(orjson.dumps(told)).decode()
 
