@@ -17,10 +17,10 @@ from infra.stage import read_stage
 MISUSED = 64
 
 REGION = "us-east-1"
-"""For packages that are made without a region. Chalice asks for one, and writes the same in all but China's."""
+"""The region of packages made without one. Chalice asks for a region, and writes the same for all but China's."""
 
 
-class Parser(argparse.ArgumentParser):
+class InfraParser(argparse.ArgumentParser):
     """Exits with 64 and prints one line if the arguments are wrong."""
 
     def error(self, message: str) -> NoReturn:
@@ -66,8 +66,8 @@ def _token(given: argparse.Namespace) -> None:
     deployed.make_token(Aws(given.region), stage, given.name, given.rights)
 
 
-def _parser(program: str) -> Parser:
-    made = Parser(prog=program, description="Packages Decant, and deploys it to AWS.", epilog=ENVIRONMENT)
+def _parser(program: str) -> InfraParser:
+    made = InfraParser(prog=program, description="Packages Decant, and deploys it to AWS.", epilog=ENVIRONMENT)
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     package = _command(commands, "package", "make the zip and the template of a stage, in packages/<stage>")
     deploy = _command(commands, "deploy", "package a stage, show what would change in AWS, and carry it out")
@@ -89,7 +89,7 @@ ENVIRONMENT = "AWS's own variables are used: AWS_PROFILE, AWS_DEFAULT_REGION; AW
 OWN = "a template of your own, in YAML, laid over that of the stage; may be repeated"
 
 
-def _command(commands: argparse._SubParsersAction[Parser], name: str, about: str) -> Parser:
+def _command(commands: argparse._SubParsersAction[InfraParser], name: str, about: str) -> InfraParser:
     made = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
     made.add_argument(
         "--stage",

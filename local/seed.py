@@ -6,7 +6,7 @@
     [orders.groups.billing]       # a group and its settings
     max_attempts = 5
 
-In TOML, or the same as JSON in a file that ends with `.json`. What exists stays as it is.
+In TOML, or the same as JSON in a file that ends with `.json`. Existing topics and groups stay as they are.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _read(path: Path) -> object:
 
 
 def _entries(path: Path, found: object, above: str = "") -> list[tuple[str, Settings]]:
-    """Mappings by name, the names with what is above them."""
+    """The tables by name, each name with its parents."""
     if not isinstance(found, dict):
         raise StartupError(f"SEED: [{above.rstrip('.')}] of {str(path)!r} must be a table of names; it is {found!r}")
     for name, entry in found.items():

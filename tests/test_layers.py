@@ -58,7 +58,7 @@ ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb")
 
 TECHNOLOGIES = {
     "boto3": ("chalicelib.core.store.dynamodb", "local"),
-    "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
+    "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.outside", "local"),  # there, its errors alone
     "mypy_boto3_dynamodb": ("chalicelib.core.store.dynamodb",),
     "mypy_boto3_s3": ("chalicelib.core.store.dynamodb",),
     "moto": (),  # in tests alone
@@ -66,11 +66,11 @@ TECHNOLOGIES = {
     "chalice": ("chalicelib.doors", "app", "local"),
     "click": ("chalicelib.wiring",),
     "prometheus_client": ("chalicelib.core.telemetry.exposition",),
-    "zstandard": ("chalicelib.core.log.packing",),
+    "zstandard": ("chalicelib.core.log.segment",),
     "jmespath": ("chalicelib.core.catalogue.filter_expressions",),
     "time": (
         "chalicelib.core.base.runtime",
-        *("chalicelib.core.store.dynamodb.signing", "chalicelib.doors.sqs.sigv4"),  # to spell dates alone
+        *("chalicelib.core.store.dynamodb.client", "chalicelib.doors.sqs.sigv4"),  # to spell dates alone
         "chalicelib.doors.mqhttp.signatures",  # to read them
         "local",
     ),
@@ -82,7 +82,7 @@ TECHNOLOGIES = {
 """Packages that may be imported only there."""
 
 PROTOCOLS = r"(?i:sqs|mqhttp|celery|chalice(?!lib))|HTTP"
-"""What the core does not name."""
+"""Words that the core must not contain."""
 CONTRACT = ('"sqs-queues"', '"for_sqs"', '["`]sqs:[a-z]+["`]')
 """But for what tables hold, and the properties that users read."""
 
@@ -180,7 +180,7 @@ PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.p
 """It stands beside the layers: what the store writes, it reads, and one contract test joins them."""
 
 CLIENT = [Module(_name(path), path) for path in sorted(ROOT.glob("client/**/*.py"))]
-"""What programs that use the service can copy."""
+"""Modules that programs of users can copy."""
 
 TESTS = sorted(ROOT.glob("tests/**/test_*.py"))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chalicelib import COMMIT, VERSION
-from chalicelib.api.groups import totals
-from chalicelib.api.operation import Family, Json, Text
+from chalicelib.api.operation import Family, Json, TextAnswer
+from chalicelib.api.topics import totals
 from chalicelib.core.base.fields import Answer, Sometimes, mapping, string
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.catalogue.topic import Topic
@@ -42,7 +42,7 @@ def get_health(service: Service) -> Json:
     return {"status": status, "version": VERSION} | ({"commit": COMMIT} if COMMIT else {})
 
 
-class Metrics(Text):
+class Metrics(TextAnswer):
     """The metrics in the text format of Prometheus."""
 
     MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -35,7 +35,7 @@ Answers = type[Answer] | Mapping[int, type[Answer] | str]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Text(Answer):
+class TextAnswer(Answer):
     """A response that is not JSON. Subclasses name its media type and give an example."""
 
     MEDIA_TYPE: ClassVar[str]

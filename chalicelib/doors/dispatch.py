@@ -15,9 +15,8 @@ from chalicelib.core.base.deadline import ending, within
 from chalicelib.core.base.errors import DecantError, Internal
 from chalicelib.core.base.limits import NAME_PATTERN
 from chalicelib.core.base.runtime import system
-from chalicelib.core.telemetry.record import Record, note, recording
-from chalicelib.core.telemetry.trace_context import trace_id
-from chalicelib.doors.http.response import problem
+from chalicelib.core.telemetry.record import Record, note, recording, trace_id
+from chalicelib.doors.http.exchange import problem
 
 NO_KEYS = (
     "This stage has no access keys: they need DECANT_ACCESS=tokens, and a signing key that is not kept in the table"
@@ -36,12 +35,12 @@ class DoorError(Exception):
         self.code, self.message = code, message
 
 
-class Answered(Protocol):
+class HasStatus(Protocol):
     @property
     def status(self) -> int: ...
 
 
-A = TypeVar("A", bound=Answered)
+A = TypeVar("A", bound=HasStatus)
 T = TypeVar("T")
 
 Refuse = Callable[[Any], T]
@@ -118,7 +117,7 @@ def _unlimited() -> int | None:
     return None
 
 
-class Call(NamedTuple):
+class OperationCall(NamedTuple):
     """A request to an operation. `names`: those in its path. `read`: gives the request as JSON, or as the strings of a
     query; it may raise a DecantError. `headers`: by their names in lower case; `authorization` is there also for an
     invocation that carries a token. `is_invoked`: a direct invocation of a function, which IAM allowed. `patience_ms`:
@@ -136,26 +135,26 @@ class Call(NamedTuple):
     principal: str = ""
 
 
-class Answer(NamedTuple):
+class OperationAnswer(NamedTuple):
     """`body`: the operation's answer, or a problem document, as JSON."""
 
     status: int
     body: Any
 
 
-def answer(call: Call) -> Answer:
+def answer(call: OperationCall) -> OperationAnswer:
     """Carries out the operation, and records it."""
     place = place_of(call.operation, call.names)
-    return serve(call.operation.name, call.headers, lambda: Answer(*perform(call)), refusal, **place)
+    return serve(call.operation.name, call.headers, lambda: OperationAnswer(*perform(call)), refusal, **place)
 
 
-def refusal(error: DecantError) -> Answer:
+def refusal(error: DecantError) -> OperationAnswer:
     """The answer where the request reaches no operation, or the operation raises."""
     document = problem(error)
-    return Answer(document["status"], document)
+    return OperationAnswer(document["status"], document)
 
 
-def perform(call: Call) -> tuple[int, Any]:
+def perform(call: OperationCall) -> tuple[int, Any]:
     """The status and the body of the answer. A caller that is refused learns nothing, not even whether the request is
     well-formed. Raises DecantError."""
     api = wiring.api()
@@ -170,7 +169,7 @@ def perform(call: Call) -> tuple[int, Any]:
         return call.operation.call(api.service, call.names, request, **headers)
 
 
-def admitted(call: Call) -> AbstractContextManager[None]:
+def admitted(call: OperationCall) -> AbstractContextManager[None]:
     """Runs the call as the holder of its `Authorization`. Raises Unauthenticated, Forbidden."""
     authorization = call.headers.get("authorization")
     return wiring.api().admitted(call.operation, call.names, authorization, call.principal, call.is_invoked)
@@ -183,7 +182,7 @@ def place_of(operation: Operation, names: Sequence[str]) -> dict[str, str]:
 
 
 def in_time(left_ms: LeftMs, uptime_ms: int, patience_ms: int | None = None) -> AbstractContextManager[object]:
-    """Ends a call when its time is over. `patience_ms`: as of a `Call`."""
+    """Ends a call when its time is over. `patience_ms`: as of a `OperationCall`."""
     left = left_ms()
     if left is None and patience_ms is None:
         return _NO_LIMIT

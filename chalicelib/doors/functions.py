@@ -15,11 +15,10 @@ from chalicelib.core.base.errors import DecantError, InvalidField, InvalidJson, 
 from chalicelib.core.base.fields import Label, check, checked, flag, quoted, request, required, shown, string
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
 from chalicelib.doors import dispatch
-from chalicelib.doors.dispatch import Answer, Call
+from chalicelib.doors.dispatch import OperationAnswer, OperationCall
 from chalicelib.doors.http import events
-from chalicelib.doors.http.door import found
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import Response, refusal
+from chalicelib.doors.http.door import routed
+from chalicelib.doors.http.exchange import Request, Response, refusal
 
 ENDING_MS = SECOND_MS + CONNECT_TIMEOUT_MS + READ_TIMEOUT_MS
 """How long before the end of an invocation the last request to the store may begin: it is not interrupted, and leaves a
@@ -84,17 +83,17 @@ def invoked(name: str, event: Any, context: Any) -> Json:
 
 def _responded(name: str, request: Request, context: Any) -> Response:
     """The right to invoke one function does not extend to other operations."""
-    asked, answer, _ = found(request)
+    asked, answer, _ = routed(request)
     if asked and asked.name not in _WAITING.get(name, ()):
         return refusal(NotFound(f"the function '{name}' does not answer {request.method} {quoted(request.path)}"))
     return answer(left_ms(context))
 
 
-def _result(answer: Answer) -> Json:
+def _result(answer: OperationAnswer) -> Json:
     return {"error": answer.body} if answer.status >= 400 else answer.body
 
 
-def _answer(operation: Operation, event: Any, context: Any) -> Answer:
+def _answer(operation: Operation, event: Any, context: Any) -> OperationAnswer:
     try:
         if not isinstance(event, dict):
             raise InvalidJson(f"the event must be a JSON object, not {shown(event)}")
@@ -103,7 +102,7 @@ def _answer(operation: Operation, event: Any, context: Any) -> Answer:
     except DecantError as error:
         return dispatch.refusal(error)
     names = [str(event.get(name, "")) for name in operation.path_names]
-    call = Call(operation, names, lambda: _fields(operation, event), headers, left_ms(context))
+    call = OperationCall(operation, names, lambda: _fields(operation, event), headers, left_ms(context))
     return dispatch.answer(call._replace(is_invoked=True, principal=caller(context)))
 
 
@@ -159,7 +158,7 @@ def swept(event: Any) -> Json:
 @request
 class PushRequest:
     """topic: Whose pushed groups are called.
-    is_staying: The run waits for what is due soon."""
+    is_staying: The run waits for messages that are due soon."""
 
     topic: str = required(string())
     is_staying: bool = required(flag())
@@ -178,4 +177,4 @@ def pushed(event: Any) -> Json:
 
 def _worked(event: Any, work: Callable[[], Json]) -> Json:
     refuse_records(event)
-    return _result(dispatch.guarded(lambda: Answer(200, work()), dispatch.refusal))
+    return _result(dispatch.guarded(lambda: OperationAnswer(200, work()), dispatch.refusal))

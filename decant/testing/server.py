@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.core.base.runtime import Runtime
-from chalicelib.doors import router
+from chalicelib.doors.http import door
 from chalicelib.settings import Settings
 from decant.aio import AsyncDecant
 from decant.aio_transport import InThreads
@@ -111,7 +111,7 @@ class InProcess:
     def send(self, request: HttpRequest, _timeout_s: float) -> HttpResponse:
         asked = http.request_of(request.method, request.target, request.headers, request.body)
         with self._clock.call():
-            response = router.respond(asked, lambda: None)
+            response = door.respond(asked, lambda: None)
         return HttpResponse(response.status, response.headers, response.text.encode())
 
     def close(self) -> None:

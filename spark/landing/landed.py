@@ -59,7 +59,7 @@ class Landed(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Task:
+class _LandTask:
     landing: Landing
     items: PartWriter
     quarantine: PartWriter
@@ -90,7 +90,7 @@ class _Task:
 
 
 def landed(landing: Landing, files: Sequence[DataFile]) -> Landed:
-    task = _Task(
+    task = _LandTask(
         landing,
         PartWriter(landing.root, ITEMS),
         PartWriter(landing.root, QUARANTINE),

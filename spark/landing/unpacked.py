@@ -57,7 +57,7 @@ class Unpacked:
 
 
 @dataclass(slots=True)
-class _Task:
+class _UnpackTask:
     unpacking: Unpacking
     messages: PartWriter
     quarantine: PartWriter
@@ -122,7 +122,7 @@ class _Task:
 def unpacked(unpacking: Unpacking, sources: Iterable[AsideFiles]) -> Unpacked:
     root = unpacking.landing.root
     writers = messages_writer(root), PartWriter(root, QUARANTINE), PartWriter(root, UNREADABLE)
-    task = _Task(unpacking, *writers)
+    task = _UnpackTask(unpacking, *writers)
     for batch in chain.from_iterable(source.entries() for source in sources):
         current = _current(batch, unpacking.superseded)
         for is_here in (True, False):

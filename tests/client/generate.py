@@ -25,7 +25,7 @@ from chalicelib.api.operation import Operation, described
 from chalicelib.core.base import errors
 from chalicelib.core.base.fields import declarations
 from chalicelib.doors.http.openapi import document
-from chalicelib.doors.http.response import PROBLEMS
+from chalicelib.doors.http.exchange import PROBLEMS
 
 ROOT = Path(__file__).parent.parent.parent
 CLIENT = ROOT / "decant"

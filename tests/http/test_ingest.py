@@ -17,7 +17,7 @@ from app import ingest
 from chalicelib import wiring
 from chalicelib.core.base.errors import DecantError, InvalidField, StoreUnavailable
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, DEDUP_MS, MIB
-from chalicelib.doors.ingest.delivery import NotStored
+from chalicelib.doors.ingest.delivery import RecordsNotStored
 from chalicelib.doors.ingest.rules import parse
 from chalicelib.doors.ingest.sources import UnknownEvent
 from tests.support import aws_events as aws
@@ -503,7 +503,7 @@ def test_asynchronous_events_are_raised_so_that_lambda_repeats_them(
     setting: Setting, topic: Topic, store: TroubledStore, record: Json
 ) -> None:
     store.before = unavailable("write", "write_together")
-    with pytest.raises(NotStored, match=r"1 not stored \(1 StoreUnavailable\)"):
+    with pytest.raises(RecordsNotStored, match=r"1 not stored \(1 StoreUnavailable\)"):
         given(topic.client, record)
     store.before = unavailable()
     assert given(topic.client, record) == ALL_STORED
@@ -516,7 +516,7 @@ def test_an_asynchronous_event_that_fails_has_stored_its_other_records(setting: 
     bad["eventName"] = None
     rules(setting, {"topic": "orders", "body": "eventName"})
     for _ in range(2):
-        with pytest.raises(NotStored):
+        with pytest.raises(RecordsNotStored):
             given(topic.client, aws.s3("a", 1), bad)
     assert len(stored(topic)) == 1
 

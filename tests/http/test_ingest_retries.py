@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app import ingest
 from chalicelib import wiring
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.doors.ingest.delivery import NotStored
+from chalicelib.doors.ingest.delivery import RecordsNotStored
 from tests.support import aws_events as aws
 from tests.support.client import Client, Json, Topic
 from tests.support.troubled_store import TroubledStore, unavailable
@@ -95,7 +95,7 @@ class World:
         wiring.use(self.instance.api)
         try:
             answer = ingest(aws.event(*pending), aws.Context())
-        except NotStored:
+        except RecordsNotStored:
             assert self.is_asynchronous
             return pending
         except Killed:

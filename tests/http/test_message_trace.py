@@ -1,4 +1,4 @@
-"""What happened to a message: where it stands in each group, and in a topic with `trace` how it got there."""
+"""A message's trace: where it stands in each group and, in a topic with `trace`, how it got there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.base import deadline
 from chalicelib.core.base.limits import HOP_MS_MIN, TAKEOVERS_MAX
 from chalicelib.core.consuming import events

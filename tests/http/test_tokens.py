@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.access.tokens import secret_access_key
 from chalicelib.core.base.limits import DAY_MS, METADATA_AGE_MS_MAX, OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json
@@ -39,7 +39,7 @@ def rotated(client: Client, token: Json, **fields: Any) -> Json:
 
 
 def shown(client: Client, token: Json) -> int | tuple[int, str]:
-    """What this instance says to the token."""
+    """The instance's verdict on the token: 200, or the problem."""
     answer = client.ask("GET", "/topics", authorization=f"Bearer {token['token']}")
     return answer.status if answer.status == 200 else answer.problem
 

@@ -1,4 +1,5 @@
-"""What a folder keeps is there again, however the process ended. A folder that cannot be used is one clear line."""
+"""A store reopened on its folder has everything again, however the process ended. A folder that cannot be used is one
+clear line."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from chalicelib import wiring
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
-from chalicelib.doors.http.response import Response
-from chalicelib.doors.router import respond
+from chalicelib.doors.http.door import respond
+from chalicelib.doors.http.exchange import Response
 from local import StartupError
 from local.memory.disk import FILE, FORMAT, RESERVE, Disk, FolderUnusable
 from local.memory.opening import open_memory

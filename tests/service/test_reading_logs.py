@@ -1,4 +1,4 @@
-"""What the reader finds in a log, however much it has cached, is what stands in the table."""
+"""The reader finds exactly what the table holds of a log, however much of it is cached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from chalicelib.core.base.limits import EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
 from chalicelib.core.base.message import Message
 from chalicelib.core.consuming.request import Pop
-from chalicelib.core.log.reader import Seen, Want, entry_at, stored_at, wire_bytes, within_reach
+from chalicelib.core.log.reader import SeenSegments, Want, entry_at, stored_at, wire_bytes, within_reach
 from chalicelib.core.log.segment import Entry, Segment, empty
 from chalicelib.core.store import Range, Read
 from chalicelib.core.table import keys
@@ -102,7 +102,7 @@ class World:
         return Want(self.topic.logs[queue], offset, self.random.choice([1, 2, 30, 300]), hint, since_ms)
 
     def right(self, queue: int, want: Want) -> Iterator[list[Segment]]:
-        """The chains that are right: they may begin with what is gone, and end where more of that is missing."""
+        """Yields the correct chains: they may begin with removed segments, and end where more of those are missing."""
         left = len(self.segments(queue))
         known = [segment for _, segment in sorted(self.known[queue].items())]
         gone = len(known) - left
@@ -114,7 +114,7 @@ class World:
 
     def look(self) -> None:
         wants = [self.want(queue) for queue in QUEUES]
-        is_strong, seen = self.random.random() < 0.5, Seen()
+        is_strong, seen = self.random.random() < 0.5, SeenSegments()
         self.store.trips = self.store.weak = 0
         if not is_strong:  # as a pop does
             reads = self.reader.guess(wants)
@@ -129,7 +129,7 @@ class World:
             self.check(queue, chain, want.offset)
 
     def check(self, queue: int, chain: list[Segment], at: int) -> None:
-        """What can be asked about a chain, about some offsets."""
+        """Checks all questions about a chain, at some offsets."""
         placed = [placed for segment in chain for placed in segment.placed]
         first, end = (placed[0][0], chain[-1].end) if placed else (at, at)
         offsets = sorted(self.random.sample(range(first, end), min(end - first, 12)))
@@ -263,7 +263,7 @@ def test_a_chain_ends_before_a_hole_and_begins_behind_it(hint: int | None) -> No
 def test_a_view_that_has_met_a_reset_says_so_until_the_log_is_read_again() -> None:
     service = with_messages(StrictStore(), Clock(), 1).service
     popper = service.consuming.popper
-    [view] = popper.look(service.env.catalogue.topic("t"), "g", Pop(), set()).queues.values()
+    [view] = popper.look_and_promote(service.env.catalogue.topic("t"), "g", Pop(), set()).queues.values()
     view.learn(replace(view.cursor, epoch=view.cursor.epoch + 1))
     view.learn(view.cursor)
     assert view.is_moved

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.core.catalogue import alarm
+from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.store import Keys
 from chalicelib.service import Service
@@ -43,7 +43,7 @@ class Watcher:
 
 
 def look_before_the_drain(service: Service, history: History, groups: list[str]) -> None:
-    """Nothing is leased any more, and nothing waits."""
+    """When nothing is leased or waits any more."""
     service.sweeps.forward()
     service.sweeps.check()
     topic = service.env.catalogue.current_topic("t")
@@ -62,11 +62,11 @@ def read_alarms(service: Service, store: PastStore, history: History) -> None:
 
 
 def read_told(service: Service, history: History) -> None:
-    """Checks once more, and reads what there is in the topic of alarms."""
+    """Checks once more, and reads the topic of alarms."""
     service.sweeps.check()
     service.sweeps.forward()
     with suppress(TopicNotFound):
-        topic = service.env.catalogue.current_topic(alarm.TOPIC)
+        topic = service.env.catalogue.current_topic(ALARMS_TOPIC)
         messages, _ = service.reading.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), _PAGE)
         for stored in messages:
             told = orjson.loads(stored.message.body)

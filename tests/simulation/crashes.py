@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from chalicelib.core.base.errors import DecantError, TopicNotFound
-from chalicelib.core.catalogue import alarm
+from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC, Alarm
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.cursors.progress import QueueOffsets
 from chalicelib.service import Service
@@ -34,7 +34,7 @@ _ROLLBACK_MS = 500_000
 
 @dataclass(slots=True)
 class Held:
-    """The deliveries that consumers of the scene hold."""
+    """The deliveries that the scene's consumers hold."""
 
     live: list[Delivered]
     partly_acked: list[Delivered]
@@ -46,15 +46,15 @@ class Held:
 
 class Scene(Stage):
     def __init__(self, waits: bool = False) -> None:
-        """`waits`: with messages that wait, and what goes with them."""
+        """`waits`: with delayed messages, and the rest of the second scene."""
         super().__init__()
         self._waits = waits
         self._producers = 0
         self.history, self.held = History(), Held([], [], [], [], [])
         service = self.instance()
         self.topic, _ = service.admin.topics.put("t", {"queues": 1})
-        service.admin.topics.put(alarm.TOPIC, {"queues": 1})
-        service.admin.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm({"ready": 1})})
+        service.admin.topics.put(ALARMS_TOPIC, {"queues": 1})
+        service.admin.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": Alarm({"ready": 1})})
         service.admin.groups.put(self.topic, "spare", {"max_attempts": 2})
         self.history.rules["g"] = Rules(2, 1_000)
         caller = self.caller(service)
@@ -110,7 +110,7 @@ class Scene(Stage):
         service.sweeps.check()
 
     def bodies(self, count: int) -> list[str]:
-        """Each producer has a name of its own: how their messages of one key mix is not known."""
+        """Each producer has a name of its own: the order in which their messages of one key mix is unknown."""
         self._producers += 1
         return [f"p{self._producers}-1.{part}" for part in range(count)]
 
@@ -158,7 +158,7 @@ class Scene(Stage):
         came: set[Place] = set()
         for _ in range(2):
             came |= take_all(self.caller(service), "g")
-            self.now += 70_000  # what a caller leased that died
+            self.now += 70_000  # leased by a caller that died
         self.history.drained["g"] = came
         read_dead(service, self.topic, "g", self.history)
 
@@ -233,7 +233,7 @@ LATER: dict[str, Operation] = {
     "check": lambda _, service: service.sweeps.check(),
     "check what is settled": lambda scene, service: scene.clear(service),
 }
-"""The operations for which the second scene exists."""
+"""Operations that need the second scene."""
 
 MEETING = ("pop", "forward")
 """Operations that these may disturb, or be disturbed by."""

@@ -1,4 +1,4 @@
-"""Senders of transactions, who may die or change their minds, and those who are asked to decide in their place."""
+"""Senders of transactions, which may die or change their minds, and callers that decide in their place."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sender:
 
 
 class Decider:
-    """Decides one of the newest transactions, whoever has begun it."""
+    """Decides one of the newest transactions, of any caller."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random

@@ -12,7 +12,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.exchange import Request
 from local.server import request_of
 
 KEY_ID, SECRET, REGION = "AKIDEXAMPLE", "a-secret-key", "eu-central-1"
@@ -61,7 +61,7 @@ def flipped(text: str) -> Iterator[str]:
 
 
 def altered(request: Request) -> Iterator[Request]:
-    """Each in one character of what is signed, or of the signature."""
+    """Yields requests with one character changed, in a signed part or in the signature."""
     for part in ("method", "path", "raw_query"):
         yield from (request._replace(**dict[str, Any]({part: text})) for text in flipped(getattr(request, part)))
     body = request.body.decode("latin-1")

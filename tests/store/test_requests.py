@@ -1,7 +1,5 @@
-"""How the DynamoDB store takes trouble: what it sends again, when it gives up, and what it then says is known.
-
-The client is a script, the clock is virtual.
-"""
+"""The DynamoDB store under failures: its retries, when it gives up, and what it knows then. The client is a script, the
+clock is virtual."""
 
 from __future__ import annotations
 
@@ -18,9 +16,17 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
 from chalicelib.core.store import Keys, Range, Throttled
 from chalicelib.core.store.dynamodb.expressions import typed_item
-from chalicelib.core.store.dynamodb.requests import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.core.store.dynamodb.requests import (
+    STORE_PAUSE_MS_MAX,
+    STORE_PAUSE_MS_MIN,
+    Failed,
+    KeptConnectionClosed,
+    NeverSent,
+    NoAnswer,
+    Trying,
+    Unusable,
+)
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.trying import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Trying, Unusable
 from chalicelib.core.table.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
 from tests.support.clock import Clock
 
@@ -32,7 +38,7 @@ Answer = dict[str, Any] | Exception
 Answering = Callable[[dict[str, Any]], Answer]
 
 ENOUGH = 20_000
-"""Requests after which a test calls it a loop."""
+"""The number of requests that a test takes for a loop."""
 
 
 class ScriptedClient:
@@ -131,7 +137,7 @@ LASTING = {
     "correct them": Failed("UnrecognizedClientException"),
     "configure some": Unusable("configure some"),
 }
-"""What has to be done, and the trouble that lasts until it is."""
+"""The remedy, and the trouble that lasts until somebody applies it."""
 
 
 # -- sent again -------------------------------------------------------------------------------------------------------

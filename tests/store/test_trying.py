@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from chalicelib.core.store.dynamodb.trying import SIDE_BY_SIDE_MAX, Trying, run
+from chalicelib.core.store.dynamodb.requests import SIDE_BY_SIDE_MAX, Trying, run
 from tests.support.clock import Clock
 
 Step = int | Exception
@@ -14,7 +14,7 @@ Step = int | Exception
 
 
 class Requests:
-    """Writes down what happens to requests, and when."""
+    """Records the steps of requests, and their times."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

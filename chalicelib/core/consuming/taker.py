@@ -12,7 +12,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.catalogue.rate import Rate, RateWindow
+from chalicelib.core.catalogue.group_settings import Rate, RateWindow
 from chalicelib.core.consuming.claim import Claimer
 from chalicelib.core.consuming.claim_plan import HeldBack
 from chalicelib.core.consuming.delivery import Deliverer, Delivery
@@ -255,7 +255,7 @@ class Taker:
         rate = view.group.rate_limit
         if rate is None:
             return self._claim(view, want)
-        picked = self._claimer.within_reach(view, want)
+        picked = self._claimer.tend_and_pick(view, want)
         allowed = self._throttle.take(group_view, rate, picked.count)
         by_cap = picked.held_back & HeldBack.CAP
         popped = Popped(held_back=by_cap)
@@ -313,13 +313,13 @@ class Taker:
 
 
 def _in_order_of_age(group_view: GroupView, now: int) -> Collection[QueueView]:
-    """The queues, those whose first message has waited longest before others where looking for what can be delivered
-    takes steps of a filter: they may not suffice for all queues."""
+    """The queues, those whose first message has waited longest first: the steps of a filter may not suffice for all."""
     return sorted(group_view.queues.values(), key=lambda view: view.waiting_since(now) or now)
 
 
 def _is_close_to_cap(view: QueueView, now: int) -> bool:
-    """Whether the cap may leave less than is asked for. Due messages count against it until they are taken."""
+    """Whether the cap may leave fewer messages than the pop asks for. Due messages count against it until they are
+    taken."""
     counted = view.cursor.live(now) + sum(len(lease.owed) for lease in view.cursor.due(now))
     return view.group.max_in_flight - counted < view.ask.max_messages
 

@@ -31,10 +31,10 @@ from chalicelib.core.base.limits import (
     SECOND_MS,
 )
 from chalicelib.core.telemetry.record import note
-from chalicelib.doors.dispatch import Call, answer
+from chalicelib.doors.dispatch import OperationCall, answer
 from chalicelib.doors.functions import left_ms
 from chalicelib.doors.ingest.rules import Rule, about, fitting, parse, parse_rejects, rule_for
-from chalicelib.doors.ingest.sources import Arrival, Json, Trouble, arrivals
+from chalicelib.doors.ingest.sources import Arrival, Json, Rejection, arrivals
 
 _log = logging.getLogger("decant")
 
@@ -49,7 +49,7 @@ BATCH_MS_MIN = SECOND_MS
 """With less time than that no batch is begun."""
 
 
-class NotStored(Exception):
+class RecordsNotStored(Exception):
     """Some records of an asynchronous event are not stored: raised so that Lambda repeats it. The others are found
     again by their `dedup_id`."""
 
@@ -104,9 +104,9 @@ class Ingest:
             topic = rule.topic
             parcel = Parcel(arrival, rule.message(arrival))
         except DecantError as error:
-            self._reject(arrival, topic, Trouble(error.code, error.detail))
+            self._reject(arrival, topic, Rejection(error.code, error.detail))
         except RecursionError:
-            self._reject(arrival, topic, Trouble("InvalidField", "what an expression takes of it is nested too deep"))
+            self._reject(arrival, topic, Rejection("InvalidField", "what an expression takes of it is nested too deep"))
         else:
             by_topic.setdefault(topic, []).append(parcel)
 
@@ -119,24 +119,24 @@ class Ingest:
         if not batch:
             return
         request = {"messages": [parcel.message for parcel in batch]}
-        call = Call(OPERATIONS["produce"], (topic,), lambda: request, {}, left_ms=self._left_ms, is_own=True)
+        call = OperationCall(OPERATIONS["produce"], (topic,), lambda: request, {}, left_ms=self._left_ms, is_own=True)
         status, body = answer(call)
         if status in (200, 207):
             for parcel, result in zip(batch, body["messages"], strict=True):
                 if error := result.get("error"):
-                    self._fail(parcel.arrival, Trouble(error["code"], error["detail"]))
+                    self._fail(parcel.arrival, Rejection(error["code"], error["detail"]))
         elif body["code"] in UNSTORABLE:
             self._produce_good_ones(topic, batch, body)
         else:
             for parcel in batch:
-                self._fail(parcel.arrival, Trouble(body["code"], body["detail"]))
+                self._fail(parcel.arrival, Rejection(body["code"], body["detail"]))
 
     def _produce_good_ones(self, topic: str, batch: Sequence[Parcel], problem: Json) -> None:
         """Nothing of the batch was stored: some messages can never be. The problem lists them, unless a hook refused
         them: then each is tried alone."""
-        wrong = {error["index"]: Trouble(error["code"], error["detail"]) for error in problem.get("errors", ())}
+        wrong = {error["index"]: Rejection(error["code"], error["detail"]) for error in problem.get("errors", ())}
         if len(batch) == 1:
-            wrong = {0: Trouble(problem["code"], problem["detail"])}
+            wrong = {0: Rejection(problem["code"], problem["detail"])}
         for index, trouble in wrong.items():
             self._reject(batch[index].arrival, topic, trouble, batch[index].is_reject)
         good = [parcel for index, parcel in enumerate(batch) if index not in wrong]
@@ -147,17 +147,17 @@ class Ingest:
         """Fails the record if it has to wait for an earlier one, or there is no time for it."""
         left_ms = self._left_ms()
         if left_ms is not None and left_ms < BATCH_MS_MIN:
-            self._fail(arrival, Trouble("StoreUnavailable", "the invocation has no time left"))
+            self._fail(arrival, Rejection("StoreUnavailable", "the invocation has no time left"))
         elif arrival.lane is not None and arrival.place > self._failed_at.get(arrival.lane, arrival.place):
-            self._fail(arrival, Trouble("StoreUnavailable", "an earlier record is not stored"))
+            self._fail(arrival, Rejection("StoreUnavailable", "an earlier record is not stored"))
         return arrival.trouble is None
 
-    def _fail(self, arrival: Arrival, trouble: Trouble) -> None:
+    def _fail(self, arrival: Arrival, trouble: Rejection) -> None:
         arrival.trouble = arrival.trouble or trouble
         if arrival.lane is not None:
             self._failed_at[arrival.lane] = min(arrival.place, self._failed_at.get(arrival.lane, arrival.place))
 
-    def _reject(self, arrival: Arrival, topic: str, trouble: Trouble, is_reject: bool = False) -> None:
+    def _reject(self, arrival: Arrival, topic: str, trouble: Rejection, is_reject: bool = False) -> None:
         """Sends the record to the topic of rejects; it fails if there is none, or that does not take it."""
         if self._rejects is None or is_reject:
             self._fail(arrival, trouble)
@@ -171,12 +171,12 @@ class Ingest:
         if failed or rejected:
             _log.warning("%s", _summary(arrived, failed, len(rejected)))
         if failed and failed[0].source.reports is None:
-            raise NotStored(_summary(arrived, failed, len(rejected)))
+            raise RecordsNotStored(_summary(arrived, failed, len(rejected)))
         listed = failed[:1] if failed and failed[0].source.reports == "first" else failed
         return {"batchItemFailures": [{"itemIdentifier": arrival.id} for arrival in listed]}
 
 
-def _as_rejects(arrival: Arrival, topic: str, trouble: Trouble) -> Iterator[Json]:
+def _as_rejects(arrival: Arrival, topic: str, trouble: Rejection) -> Iterator[Json]:
     """The record as JSON in ASCII, in as many messages as it takes, which say why it was rejected."""
     text = json.dumps(arrival.record)
     parts = range(0, len(text), PART_CHARS_MAX)

@@ -8,35 +8,35 @@ from typing import NamedTuple
 
 from chalicelib.core.base.errors import DecantError
 from chalicelib.doors.dispatch import DoorError
-from chalicelib.doors.http.response import PROBLEMS
+from chalicelib.doors.http.exchange import PROBLEMS
 
 _FAULT = 500
 
 
-class Shape(NamedTuple):
+class MqErrorShape(NamedTuple):
     code: str
     status: int = 400
 
 
-ERRORS: dict[str, Shape] = {
-    "InvalidArgument": Shape("InvalidArgument"),
-    "InvalidQueryString": Shape("InvalidQueryString"),
-    "InvalidDigest": Shape("InvalidDigest"),
-    "MalformedXML": Shape("MalformedXML"),
-    "ReceiptHandleError": Shape("ReceiptHandleError"),
-    "MissingAuthorizationHeader": Shape("MissingAuthorizationHeader"),
-    "InvalidAuthorizationHeader": Shape("InvalidAuthorizationHeader"),
-    "MissingDateHeader": Shape("MissingDateHeader"),
-    "InvalidDateHeader": Shape("InvalidDateHeader"),
-    "TimeExpired": Shape("TimeExpired", 408),
-    "InvalidAccessKeyId": Shape("InvalidAccessKeyId", 403),
-    "SignatureDoesNotMatch": Shape("SignatureDoesNotMatch", 403),
-    "AccessDenied": Shape("AccessDenied", 403),
-    "TopicNotExist": Shape("TopicNotExist", 404),
-    "SubscriptionNotExist": Shape("SubscriptionNotExist", 404),
-    "MessageNotExist": Shape("MessageNotExist", 404),
-    "ServiceUnavailable": Shape("InternalServerError", 503),
-    "InternalServerError": Shape("InternalServerError", 500),
+ERRORS: dict[str, MqErrorShape] = {
+    "InvalidArgument": MqErrorShape("InvalidArgument"),
+    "InvalidQueryString": MqErrorShape("InvalidQueryString"),
+    "InvalidDigest": MqErrorShape("InvalidDigest"),
+    "MalformedXML": MqErrorShape("MalformedXML"),
+    "ReceiptHandleError": MqErrorShape("ReceiptHandleError"),
+    "MissingAuthorizationHeader": MqErrorShape("MissingAuthorizationHeader"),
+    "InvalidAuthorizationHeader": MqErrorShape("InvalidAuthorizationHeader"),
+    "MissingDateHeader": MqErrorShape("MissingDateHeader"),
+    "InvalidDateHeader": MqErrorShape("InvalidDateHeader"),
+    "TimeExpired": MqErrorShape("TimeExpired", 408),
+    "InvalidAccessKeyId": MqErrorShape("InvalidAccessKeyId", 403),
+    "SignatureDoesNotMatch": MqErrorShape("SignatureDoesNotMatch", 403),
+    "AccessDenied": MqErrorShape("AccessDenied", 403),
+    "TopicNotExist": MqErrorShape("TopicNotExist", 404),
+    "SubscriptionNotExist": MqErrorShape("SubscriptionNotExist", 404),
+    "MessageNotExist": MqErrorShape("MessageNotExist", 404),
+    "ServiceUnavailable": MqErrorShape("InternalServerError", 503),
+    "InternalServerError": MqErrorShape("InternalServerError", 500),
 }
 """By kind."""
 
@@ -58,7 +58,7 @@ class MqError(DoorError):
     """`code`: one of `ERRORS`."""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> MqErrorShape:
         return ERRORS[self.code]
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote, quote_plus
 
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import MINUTE_MS, SECOND_MS
-from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.exchange import Request
 from chalicelib.doors.mqhttp.errors import MqError
 
 SKEW_MS_MAX = 15 * MINUTE_MS
@@ -47,7 +47,7 @@ _PARAMETERS_MAX = 16
 """Parameters of a query whose spelling has to be guessed: SDKs write six at most, and each is spelled in 24 ways."""
 
 
-class Signed(NamedTuple):
+class MqSignature(NamedTuple):
     """A signature that the secret of this access key may have made, within the last minutes. `texts`: gives what it may
     sign, up to 48 texts as long as the request's head: who has no key is not worth that time."""
 
@@ -61,7 +61,7 @@ class Signed(NamedTuple):
         return any(hmac.compare_digest(each, self.signature) for each in made)
 
 
-def signed(request: Request, now_ms: int) -> Signed:
+def signed(request: Request, now_ms: int) -> MqSignature:
     """The signature of a request. Raises MqError for a request that has none, or one that is malformed or too old."""
     authorization = request.headers.get("authorization")
     if authorization is None:
@@ -73,7 +73,7 @@ def signed(request: Request, now_ms: int) -> Signed:
     if date is None:
         raise MqError("MissingDateHeader", "Date header is required.")
     _demand_recent(date, now_ms)
-    return Signed(match[1], cache(lambda: _texts(request, date)), _encoded(match[2]))
+    return MqSignature(match[1], cache(lambda: _texts(request, date)), _encoded(match[2]))
 
 
 def _demand_recent(date: str, now_ms: int) -> None:

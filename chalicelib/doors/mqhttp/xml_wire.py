@@ -30,15 +30,15 @@ def elements(raw: bytes, root: str, user_agent: str = "") -> list[tuple[str, str
         raise wrong(f"the request has more than {REQUEST_BYTES_MAX} bytes")
     begin, end = raw.find(_BODY) + len(_BODY), raw.rfind(_BODY_END)
     if begin < len(_BODY) or end < begin:
-        return _Reader(root).read(raw)
+        return _XmlReader(root).read(raw)
     body = raw[begin:end]
     exact = raw[:begin] + _exact(body) + raw[end:]
     if body.count(_CDATA_END) <= 1 or user_agent.startswith(_NODE_SDK):
-        return _Reader(root).read(exact)
+        return _XmlReader(root).read(exact)
     try:
-        return _Reader(root).read(raw)  # a client may have split the section where the body has its end
+        return _XmlReader(root).read(raw)  # a client may have split the section where the body has its end
     except MqError:
-        return _Reader(root).read(exact)
+        return _XmlReader(root).read(exact)
 
 
 def _exact(body: bytes) -> bytes:
@@ -51,7 +51,7 @@ def _exact(body: bytes) -> bytes:
     return body if b"<" in body else body.replace(b"\r", b"&#13;")
 
 
-class _Reader:
+class _XmlReader:
     def __init__(self, root: str) -> None:
         self._root = root
         self._open: list[str] = []

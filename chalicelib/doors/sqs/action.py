@@ -98,7 +98,7 @@ class Carrier(Protocol):
 
 
 @record
-class Call:
+class ActionCall:
     """A request to `action`. `request`: its members, of the kinds that the action declares; what was not given is not
     there, and what is required is. `found`: the queue that it is about; None where the action is about none."""
 
@@ -173,7 +173,7 @@ class Call:
         return may(Need("read", queue.topic, queue.group))
 
 
-Handler = Callable[[Call], Json]
+Handler = Callable[[ActionCall], Json]
 """Returns the members of the answer; those that are None, or an empty list or map, are left out. Raises SqsError, and
 any DecantError."""
 
@@ -251,7 +251,7 @@ def demand_batch(entries: Sequence[Json], entry_name: str, demand: Callable[[Jso
         seen.add(entry["Id"])
 
 
-class Batch(Generic[T]):
+class EntryBatch(Generic[T]):
     """The entries of a request, and what the function makes of each, or the SqsError that it raises."""
 
     def __init__(self, entries: Sequence[Json], check: Callable[[Json], T]) -> None:
@@ -284,10 +284,10 @@ def _failed(id_: str, error: SqsError) -> dict[str, Any]:
 
 
 def page(
-    call: Call, prefix: str = "", is_wanted: Callable[[SqsQueue], bool] | None = None
+    call: ActionCall, prefix: str = "", is_wanted: Callable[[SqsQueue], bool] | None = None
 ) -> tuple[list[str], str | None]:
-    """The URLs of the queues that `MaxResults` and `NextToken` ask for, of those whose names begin with the prefix and
-    that are wanted; and the token of the next page, if a number was asked for and there is more. Raises SqsError."""
+    """Returns the URLs of the wanted queues whose names begin with the prefix, within `MaxResults` and from `NextToken`
+    on, and the token of the next page, if the request gives a number and there is more. Raises SqsError."""
     most, token = call.request.get("MaxResults"), call.request.get("NextToken")
     if most is not None and not 1 <= most <= PAGE_MAX:
         raise bad_value(most, "MaxResults", f"Must be between 1 and {PAGE_MAX}, if provided.")

@@ -22,11 +22,9 @@ from chalicelib.core.base.runtime import system
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import LeftMs, in_time
-from chalicelib.doors.http.door import Found
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import RETRY_AFTER_S, Response
+from chalicelib.doors.http.exchange import RETRY_AFTER_S, Found, Request, Response
 from chalicelib.doors.sqs import json_wire, query_wire, sigv4
-from chalicelib.doors.sqs.action import Action, Call, Carrier, Context, Json
+from chalicelib.doors.sqs.action import Action, ActionCall, Carrier, Context, Json
 from chalicelib.doors.sqs.actions import ACTIONS
 from chalicelib.doors.sqs.errors import NO_QUEUE, SqsError, denied, missing, of_service
 from chalicelib.doors.sqs.messages import random_uuid
@@ -123,7 +121,7 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
         signer = None if api.is_open else signer_of(api, request)
         with called_by(signer) if signer else nullcontext():
             action = wire.demand_action()
-            call = Call(api.service, action, wire.members(action), _context(request, signer), wire)
+            call = ActionCall(api.service, action, wire.members(action), _context(request, signer), wire)
             try:
                 return _run_on_queue(call, queue_name) if action.is_on_queue else _run_alone(call)
             except QueueGone:
@@ -151,7 +149,7 @@ def _caller_of(api: Api, access_key_id: str, fits: Callable[[str], bool]) -> Cal
         raise SqsError("SignatureDoesNotMatch", _BAD_SIGNATURE) from None
 
 
-def _run_on_queue(call: Call, queue_name: str) -> Json:
+def _run_on_queue(call: ActionCall, queue_name: str) -> Json:
     """The queue is the last part of `QueueUrl`, or of the path. It comes before all other members."""
     queue_name = call.request.get("QueueUrl", queue_name).rstrip("/").rpartition("/")[2]
     if not queue_name:
@@ -169,13 +167,13 @@ def _run_on_queue(call: Call, queue_name: str) -> Json:
         raise
 
 
-def _run_alone(call: Call) -> Json:
+def _run_alone(call: ActionCall) -> Json:
     if is_limited() and not call.action.demands:
         raise denied(f"perform sqs:{call.action.name}")
     return _run(call)
 
 
-def _run(call: Call) -> Json:
+def _run(call: ActionCall) -> Json:
     for member in call.action.required:
         if member not in call.request:
             raise missing(member)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from chalicelib.core.base.errors import DecantError
 from chalicelib.core.base.fields import shown
 from chalicelib.doors.dispatch import DoorError
-from chalicelib.doors.http.response import PROBLEMS
+from chalicelib.doors.http.exchange import PROBLEMS
 
 SQS = "com.amazonaws.sqs"
 _CORAL = "com.amazon.coral.service"
@@ -16,7 +16,7 @@ _PREFIX = "AWS.SimpleQueueService."
 _FAULT = 500
 
 
-class Shape(NamedTuple):
+class ErrorShape(NamedTuple):
     """`type`: as JSON spells it. `code`: as the query protocol does, and the header of JSON errors."""
 
     type: str
@@ -28,19 +28,19 @@ class Shape(NamedTuple):
         return self.status < _FAULT
 
 
-def _own(name: str, code: str | None = None, status: int = 400) -> Shape:
-    return Shape(f"{SQS}#{name}", code or name, status)
+def _own(name: str, code: str | None = None, status: int = 400) -> ErrorShape:
+    return ErrorShape(f"{SQS}#{name}", code or name, status)
 
 
-def _prefixed(name: str, code: str | None = None) -> Shape:
+def _prefixed(name: str, code: str | None = None) -> ErrorShape:
     return _own(name, _PREFIX + (code or name))
 
 
-def _common(code: str, name: str | None = None, status: int = 400) -> Shape:
-    return Shape(f"{_CORAL}#{name or code + 'Exception'}", code, status)
+def _common(code: str, name: str | None = None, status: int = 400) -> ErrorShape:
+    return ErrorShape(f"{_CORAL}#{name or code + 'Exception'}", code, status)
 
 
-ERRORS: dict[str, Shape] = {
+ERRORS: dict[str, ErrorShape] = {
     "QueueDoesNotExist": _prefixed("QueueDoesNotExist", "NonExistentQueue"),
     "QueueNameExists": _own("QueueNameExists", "QueueAlreadyExists"),
     "EmptyBatchRequest": _prefixed("EmptyBatchRequest"),
@@ -98,7 +98,7 @@ class SqsError(DoorError):
     """`code`: one of `ERRORS`."""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ErrorShape:
         return ERRORS[self.code]
 
     @property

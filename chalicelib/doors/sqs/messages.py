@@ -40,7 +40,7 @@ ATTRIBUTES = Map(VALUE)
 
 ATTRIBUTES_MAX = 10
 _CHARS_MAX = 256
-"""Of a name, and of a type."""
+"""The longest name, and the longest type."""
 
 TAG, ENCODING = "decant.tag", "decant.encoding"
 OWN_PREFIX = "sqs:"
@@ -53,7 +53,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?")
 """It gives no digit back: a hundred thousand of them could be cut in two in as many ways."""
 
 
-class Attribute(NamedTuple):
+class MessageAttribute(NamedTuple):
     """`type`: with the label that the sender gave it, after a dot."""
 
     type: str
@@ -67,20 +67,20 @@ class Attribute(NamedTuple):
         return {"DataType": self.type, "BinaryValue" if isinstance(self.value, bytes) else "StringValue": self.value}
 
 
-Attributes = Mapping[str, Attribute]
+Attributes = Mapping[str, MessageAttribute]
 
 
 # -- sent -------------------------------------------------------------------------------------------------------------
 
 
-def parse(given: Mapping[str, Json], noun: str = "user") -> dict[str, Attribute]:
+def parse(given: Mapping[str, Json], noun: str = "user") -> dict[str, MessageAttribute]:
     """The attributes of a message that is sent. `noun`: what error texts call them. Raises SqsError."""
     if len(given) > ATTRIBUTES_MAX:
         raise _wrong(f"Number of message attributes [{len(given)}] exceeds the allowed maximum [{ATTRIBUTES_MAX}].")
     return {name: _attribute(name, value, noun) for name, value in given.items()}
 
 
-def _attribute(name: str, given: Json, noun: str) -> Attribute:
+def _attribute(name: str, given: Json, noun: str) -> MessageAttribute:
     if not _NAME.fullmatch(name) or ".." in name or len(name) > _CHARS_MAX or name.lower().startswith(_RESERVED):
         raise _wrong(
             f"The message attribute name '{name}' is invalid. A name has 1 to {_CHARS_MAX} letters, digits,"
@@ -101,7 +101,7 @@ def _attribute(name: str, given: Json, noun: str) -> Attribute:
         raise _wrong(f"Can't cast the value of message ({noun}) attribute '{name}' to a number.")
     if isinstance(value, str) and not is_sendable(value):
         raise _wrong(f"Message ({noun}) attribute '{name}' has characters not allowed.")
-    return Attribute(type_, value)
+    return MessageAttribute(type_, value)
 
 
 def properties_and_tag(attributes: Attributes) -> tuple[dict[str, str], str | None]:
@@ -114,12 +114,12 @@ def properties_and_tag(attributes: Attributes) -> tuple[dict[str, str], str | No
     return properties, _tag(attributes[TAG]) if TAG in attributes else None
 
 
-def _property(attribute: Attribute) -> str:
+def _property(attribute: MessageAttribute) -> str:
     value = attribute.value
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def _tag(attribute: Attribute) -> str:
+def _tag(attribute: MessageAttribute) -> str:
     if attribute.type != "String":
         raise _wrong(f"The message attribute '{TAG}' must be of type 'String'.")
     try:
@@ -135,7 +135,7 @@ def _wrong(message: str) -> SqsError:
 # -- received ---------------------------------------------------------------------------------------------------------
 
 
-def of_message(message: Message) -> dict[str, Attribute]:
+def of_message(message: Message) -> dict[str, MessageAttribute]:
     """The attributes of a message, sent by any client and in any way."""
     properties = message.properties
     types = _types(properties.get(TYPES))
@@ -146,7 +146,7 @@ def of_message(message: Message) -> dict[str, Attribute]:
         if not name.startswith(OWN_PREFIX) and name not in own
     }
     if message.tag is not None:
-        shown[TAG] = Attribute("String", message.tag)
+        shown[TAG] = MessageAttribute("String", message.tag)
     return shown
 
 
@@ -160,17 +160,17 @@ def _types(text: str | None) -> Mapping[str, str]:
     return {name: type_ for name, type_ in known if isinstance(type_, str) and _TYPE.fullmatch(type_)}
 
 
-def _received(type_: str, text: str) -> Attribute:
+def _received(type_: str, text: str) -> MessageAttribute:
     """Over JSON, a text can have characters that no attribute has here: it is then shown as bytes."""
     if not type_.startswith("Binary"):
-        return Attribute(type_, text) if is_sendable(text) else Attribute("Binary", text.encode())
+        return MessageAttribute(type_, text) if is_sendable(text) else MessageAttribute("Binary", text.encode())
     try:
-        return Attribute(type_, base64.b64decode(text, validate=True))
+        return MessageAttribute(type_, base64.b64decode(text, validate=True))
     except ValueError:
-        return Attribute("String", text)
+        return MessageAttribute("String", text)
 
 
-def selected(attributes: Attributes, wanted: Iterable[str]) -> dict[str, Attribute]:
+def selected(attributes: Attributes, wanted: Iterable[str]) -> dict[str, MessageAttribute]:
     """Those that a receive asks for: all of them, by the beginning of their names, or by name."""
     names = set(wanted)
     if names & {"All", ".*", "*"}:

@@ -11,10 +11,10 @@ import orjson
 from chalicelib.core.admin.groups import GroupDetails
 from chalicelib.core.base.limits import INVISIBLE_MS_MAX, KIB, MIB, SECOND_MS, WAIT_MS_MAX
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.doors.sqs import redrive_policies
+from chalicelib.doors.sqs import redrives
 from chalicelib.doors.sqs.errors import SqsError
 from chalicelib.doors.sqs.queue import SqsQueue
-from chalicelib.doors.sqs.redrive_policies import ALLOW, REDRIVE
+from chalicelib.doors.sqs.redrives import ALLOW, REDRIVE
 from chalicelib.doors.sqs.registry import Standing
 
 Values = Mapping[str, str]
@@ -26,7 +26,7 @@ SIZE, WAIT = "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds"
 FIFO, POLICY = "FifoQueue", "Policy"
 CONTENT_BASED, SCOPE, THROUGHPUT = "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"
 BY_GROUP, PER_GROUP = "messageGroup", "perMessageGroupId"
-"""Of the last two, the values that make groups independent of each other."""
+"""The values of the last two attributes that make groups independent of each other."""
 _KMS, _SSE, _KEY_REUSE = "KmsMasterKeyId", "SqsManagedSseEnabled", "KmsDataKeyReusePeriodSeconds"
 _ONE_ENCRYPTION = (
     "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."
@@ -126,7 +126,7 @@ def _allow_policy(name: str, text: str) -> str:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-class Attribute(NamedTuple):
+class QueueAttribute(NamedTuple):
     """`default`: of a queue that does not have it; None: it is then left out. `of_setting`: its value, where a setting
     of the group or the topic holds it, and not the record."""
 
@@ -135,23 +135,23 @@ class Attribute(NamedTuple):
     of_setting: Callable[[Standing], int] | None = None
 
 
-_SETTABLE: dict[str, Attribute] = {
-    VISIBILITY: Attribute(_number(0, VISIBILITY_SECONDS_MAX), of_setting=lambda standing: standing.group.invisible_ms),
-    RETENTION: Attribute(_number(60, 1_209_600), of_setting=lambda standing: standing.topic.retention_ms),
-    DELAY: Attribute(_number(0, DELAY_SECONDS_MAX), "0"),
-    SIZE: Attribute(_number(KIB, MESSAGE_BYTES_MAX), str(MESSAGE_BYTES_MAX)),
-    WAIT: Attribute(_number(0, WAIT_SECONDS_MAX), "0"),
-    REDRIVE: Attribute(redrive_policies.parse),
-    ALLOW: Attribute(_allow_policy),
-    POLICY: Attribute(_policy),
-    _KMS: Attribute(_text),
-    _KEY_REUSE: Attribute(_number(60, 86_400), "300"),
-    _SSE: Attribute(flag),
+_SETTABLE: dict[str, QueueAttribute] = {
+    VISIBILITY: QueueAttribute(_number(0, VISIBILITY_SECONDS_MAX), of_setting=lambda queue: queue.group.invisible_ms),
+    RETENTION: QueueAttribute(_number(60, 1_209_600), of_setting=lambda queue: queue.topic.retention_ms),
+    DELAY: QueueAttribute(_number(0, DELAY_SECONDS_MAX), "0"),
+    SIZE: QueueAttribute(_number(KIB, MESSAGE_BYTES_MAX), str(MESSAGE_BYTES_MAX)),
+    WAIT: QueueAttribute(_number(0, WAIT_SECONDS_MAX), "0"),
+    REDRIVE: QueueAttribute(redrives.parse),
+    ALLOW: QueueAttribute(_allow_policy),
+    POLICY: QueueAttribute(_policy),
+    _KMS: QueueAttribute(_text),
+    _KEY_REUSE: QueueAttribute(_number(60, 86_400), "300"),
+    _SSE: QueueAttribute(flag),
 }
-_OF_FIFO: dict[str, Attribute] = {
-    CONTENT_BASED: Attribute(flag, "false"),
-    SCOPE: Attribute(_one_of("queue", BY_GROUP), "queue"),
-    THROUGHPUT: Attribute(_one_of("perQueue", PER_GROUP), "perQueue"),
+_OF_FIFO: dict[str, QueueAttribute] = {
+    CONTENT_BASED: QueueAttribute(flag, "false"),
+    SCOPE: QueueAttribute(_one_of("queue", BY_GROUP), "queue"),
+    THROUGHPUT: QueueAttribute(_one_of("perQueue", PER_GROUP), "perQueue"),
 }
 _ALL = {**_SETTABLE, **_OF_FIFO}
 READY, IN_FLIGHT, DELAYED = (f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))
@@ -244,7 +244,7 @@ def settable(standing: Standing) -> dict[str, str]:
         shown[FIFO] = "true"
     if not queue.keeps_delay:
         shown[DELAY] = str(standing.group.delay_ms // SECOND_MS)
-    shown[REDRIVE] = redrive_policies.of_group(standing.group)
+    shown[REDRIVE] = redrives.of_group(standing.group)
     shown[_SSE] = "false" if held.get(_KMS) else held.get(_SSE, "true")
     return {name: text for name, text in shown.items() if text is not None}
 

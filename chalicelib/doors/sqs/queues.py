@@ -6,16 +6,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
+
 from chalicelib.core.access.callers import is_limited
 from chalicelib.core.base.errors import TopicNotFound
 from chalicelib.core.base.limits import QUEUES_DEFAULT
 from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors.sqs import queue_attributes as attributes
-from chalicelib.doors.sqs import queue_tags, redrive_policies
-from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json, page
-from chalicelib.doors.sqs.errors import SqsError, missing
+from chalicelib.doors.sqs import queue_tags, redrives
+from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, ActionCall, Actions, Json, page
+from chalicelib.doors.sqs.errors import SqsError, bad_value, missing
 from chalicelib.doors.sqs.queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay, own_name
+from chalicelib.doors.sqs.queue_attributes import POLICY, POLICY_BYTES_MAX
 from chalicelib.doors.sqs.registry import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands, queues_of
 
 QUEUES = Actions()
@@ -41,7 +44,7 @@ _BAD_FIFO_NAME = (
     demands=True,
     is_of_account=True,
 )
-def create_queue(call: Call) -> Json:
+def create_queue(call: ActionCall) -> Json:
     name, tags = call.request["QueueName"], call.request.get("tags", {})
     topic, group = _place(name, tags)
     call.demand_at(name, topic, group, owns_topic=queue_tags.TOPIC not in tags)
@@ -74,13 +77,13 @@ def _is_fifo(name: str, given: Mapping[str, str]) -> bool:
     return True
 
 
-def _new(call: Call, name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
+def _new(call: ActionCall, name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
     topic, group = _place(name, tags)
     owns_topic = queue_tags.TOPIC not in tags
     queues = queue_tags.number_of_queues(tags, _queues(name, values))
     made = {**attributes.new_topic_settings(values), "queues": queues} if owns_topic else None
     has_delay = keeps_delay(name, owns_topic)
-    redriven = redrive_policies.group_settings(call, name, topic, group, values.get(redrive_policies.REDRIVE))
+    redriven = redrives.group_settings(call, name, topic, group, values.get(redrives.REDRIVE))
     return NewQueue(
         name,
         topic,
@@ -104,14 +107,14 @@ def _kept(values: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in values.items() if text}
 
 
-def _existing(call: Call, name: str) -> Standing | None:
+def _existing(call: ActionCall, name: str) -> Standing | None:
     try:
         return queues_of(call.service).current(name)
     except QueueGone:
         return None
 
 
-def _made(call: Call, wanted: NewQueue, values: attributes.Values) -> Standing | None:
+def _made(call: ActionCall, wanted: NewQueue, values: attributes.Values) -> Standing | None:
     """The queue that stood before. Raises SqsError."""
     try:
         if wanted.topic_settings is None:
@@ -127,7 +130,7 @@ def _made(call: Call, wanted: NewQueue, values: attributes.Values) -> Standing |
 
 
 def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags.Tags) -> None:
-    """Raises SqsError if the queue that stands is another than the one that was asked for."""
+    """Raises SqsError if the existing queue differs from the requested one."""
     queue_tags.demand_same(tags, standing.queue.tags)
     existing = attributes.settable(standing)
     for name, text in values.items():
@@ -139,7 +142,7 @@ def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags
 @QUEUES.action(
     "GetQueueUrl", "read", {"QueueName": TEXT, "QueueOwnerAWSAccountId": TEXT}, required=("QueueName",), demands=True
 )
-def get_queue_url(call: Call) -> Json:
+def get_queue_url(call: ActionCall) -> Json:
     name = call.request["QueueName"]
     try:
         call.demand(queues_of(call.service).named(name))
@@ -156,7 +159,7 @@ def get_queue_url(call: Call) -> Json:
     demands=True,
     is_of_account=True,
 )
-def list_queues(call: Call) -> Json:
+def list_queues(call: ActionCall) -> Json:
     call.demand_anywhere()
     prefix, is_wanted = call.request.get("QueueNamePrefix") or "", call.is_shown if is_limited() else None
     urls, rest = page(call, prefix, is_wanted)
@@ -167,13 +170,13 @@ def list_queues(call: Call) -> Json:
 
 
 @QUEUES.action("DeleteQueue", "admin", _ON_QUEUE, with_topic=True)
-def delete_queue(call: Call) -> Json:
+def delete_queue(call: ActionCall) -> Json:
     queues_of(call.service).delete(call.queue.name, call.demand)
     return {}
 
 
 @QUEUES.action("PurgeQueue", "admin", _ON_QUEUE)
-def purge_queue(call: Call) -> Json:
+def purge_queue(call: ActionCall) -> Json:
     standing = call.current()
     call.service.admin.groups.reset(standing.topic, standing.group.name, NOW)
     queues_of(call.service).forget(standing.queue.name)  # sends count its purges
@@ -184,7 +187,7 @@ def purge_queue(call: Call) -> Json:
 
 
 @QUEUES.action("GetQueueAttributes", "read", {**_ON_QUEUE, "AttributeNames": TEXTS})
-def get_queue_attributes(call: Call) -> Json:
+def get_queue_attributes(call: ActionCall) -> Json:
     standing = call.current()
     names = attributes.wanted(call.request.get("AttributeNames", []), call.standing.queue.is_fifo)
     known = {
@@ -192,12 +195,12 @@ def get_queue_attributes(call: Call) -> Json:
         **attributes.read_only(standing, call.context.arn(call.queue.name)),
         **(_counts(call, standing) if names & {*attributes.COUNTS} else {}),
     }
-    if redrive_policies.REDRIVE in known:
-        known[redrive_policies.REDRIVE] = redrive_policies.shown(call, known[redrive_policies.REDRIVE])
+    if redrives.REDRIVE in known:
+        known[redrives.REDRIVE] = redrives.shown(call, known[redrives.REDRIVE])
     return {"Attributes": {name: text for name, text in known.items() if name in names}}
 
 
-def _counts(call: Call, standing: Standing) -> dict[str, str]:
+def _counts(call: ActionCall, standing: Standing) -> dict[str, str]:
     topic, service = standing.topic, call.service
     details = service.admin.groups.details(topic, standing.group.name)
     return attributes.counts(details, service.delays.messages.counts(topic, purged_at_ms=details.group.purged_at_ms))
@@ -210,7 +213,7 @@ def _counts(call: Call, standing: Standing) -> dict[str, str]:
     required=("Attributes",),
     with_topic=True,
 )
-def set_queue_attributes(call: Call) -> Json:
+def set_queue_attributes(call: ActionCall) -> Json:
     if not call.request["Attributes"]:
         raise missing("Attributes")
     values = attributes.parsed(call.request["Attributes"], call.queue.is_fifo)
@@ -221,8 +224,8 @@ def set_queue_attributes(call: Call) -> Json:
             attributes.demand_subscribed(values, topic)
         held = _kept({**queue.attributes, **attributes.of_record(values, queue.keeps_delay)})
         attributes.demand_together(held)
-        policy = values.get(redrive_policies.REDRIVE)
-        redriven = redrive_policies.group_settings(call, queue.name, topic.name, group.name, policy)
+        policy = values.get(redrives.REDRIVE)
+        redriven = redrives.group_settings(call, queue.name, topic.name, group.name, policy)
         new_group = _new_ones({**attributes.group_settings(values, queue.keeps_delay), **redriven}, group)
         return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
 
@@ -239,16 +242,16 @@ def _new_ones(settings: Mapping[str, Any], existing: object) -> dict[str, Any]:
 
 
 @QUEUES.action("TagQueue", "admin", {**_ON_QUEUE, "Tags": TEXT_MAP}, required=("Tags",))
-def tag_queue(call: Call) -> Json:
+def tag_queue(call: ActionCall) -> Json:
     return _retagged(call, lambda queue: queue_tags.added(queue.tags, call.request["Tags"], queue.name))
 
 
 @QUEUES.action("UntagQueue", "admin", {**_ON_QUEUE, "TagKeys": TEXTS}, required=("TagKeys",))
-def untag_queue(call: Call) -> Json:
+def untag_queue(call: ActionCall) -> Json:
     return _retagged(call, lambda queue: queue_tags.without(queue.tags, call.request["TagKeys"]))
 
 
-def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Json:
+def _retagged(call: ActionCall, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Json:
     def change(standing: Standing) -> Change:
         queue = standing.queue
         tags = new_tags(queue)
@@ -259,5 +262,108 @@ def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Jso
 
 
 @QUEUES.action("ListQueueTags", "read", _ON_QUEUE)
-def list_queue_tags(call: Call) -> Json:
+def list_queue_tags(call: ActionCall) -> Json:
     return {"Tags": call.current().queue.tags}
+
+
+# -- permissions ------------------------------------------------------------------------------------------------------
+
+PERMISSIONS = Actions()
+
+_ACTIONS_MAX = 7
+_LABEL = re.compile("[A-Za-z0-9_-]{1,80}")
+_ACCOUNT = re.compile("[0-9]{12}")
+_GRANTABLE = (
+    *("*", "SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "PurgeQueue"),
+    *("GetQueueAttributes", "GetQueueUrl", "ListDeadLetterSourceQueues"),
+)
+_VERSION = "2008-10-17"
+
+Statements = list[Any]
+
+
+@PERMISSIONS.action(
+    "AddPermission",
+    "admin",
+    {"QueueUrl": TEXT, "Label": TEXT, "AWSAccountIds": TEXTS, "Actions": TEXTS},
+    required=("Label", "AWSAccountIds", "Actions"),
+)
+def add_permission(call: ActionCall) -> Json:
+    label = call.request["Label"]
+    statement = _statement(call)
+
+    def with_statement(statements: Statements) -> Statements:
+        if _labelled(statements, label):
+            raise bad_value(label, "Label", "Already exists.")
+        return [*statements, statement]
+
+    return _changed_policy(call, with_statement)
+
+
+@PERMISSIONS.action("RemovePermission", "admin", {"QueueUrl": TEXT, "Label": TEXT}, required=("Label",))
+def remove_permission(call: ActionCall) -> Json:
+    label = call.request["Label"]
+
+    def without_statement(statements: Statements) -> Statements:
+        removed = _labelled(statements, label)
+        if not removed:
+            raise bad_value(label, "Label", "can't find label.")
+        return [each for each in statements if each not in removed]
+
+    return _changed_policy(call, without_statement)
+
+
+def _labelled(statements: Statements, label: str) -> Statements:
+    return [each for each in statements if isinstance(each, dict) and each.get("Sid") == label]
+
+
+def _statement(call: ActionCall) -> Json:
+    """Raises SqsError."""
+    label, accounts, actions = (call.request[name] for name in ("Label", "AWSAccountIds", "Actions"))
+    if not _LABEL.fullmatch(label):
+        reason = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+        raise bad_value(label, "Label", reason)
+    if not actions:
+        raise missing("Actions")
+    if len(actions) > _ACTIONS_MAX:
+        raise SqsError("OverLimit", f"{len(actions)} Actions were found, maximum allowed is {_ACTIONS_MAX}.")
+    for action in actions:
+        if action not in _GRANTABLE:
+            reason = "Only the queue owner is allowed to invoke this action."
+            raise bad_value(f"SQS:{action}", "ActionName", reason)
+    if not accounts or not all(map(_ACCOUNT.fullmatch, accounts)):
+        raise bad_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
+    return {
+        "Sid": label,
+        "Effect": "Allow",
+        "Principal": {"AWS": _one_or_all([f"arn:aws:iam::{account}:root" for account in accounts])},
+        "Action": _one_or_all([f"SQS:{action}" for action in actions]),
+        "Resource": call.context.arn(call.queue.name),
+    }
+
+
+def _one_or_all(texts: list[str]) -> str | list[str]:
+    return texts if len(texts) > 1 else texts[0]
+
+
+def _changed_policy(call: ActionCall, change: Callable[[Statements], Statements]) -> Json:
+    """Changes the statements of the policy, which goes with the last of them. Raises SqsError."""
+    new = {"Version": _VERSION, "Id": f"{call.context.arn(call.queue.name)}/SQSDefaultPolicy"}
+
+    def changed(standing: Standing) -> Change:
+        queue = standing.queue
+        policy = orjson.loads(queue.attributes.get(POLICY) or "{}")
+        statements = policy.get("Statement", [])
+        kept = change(statements if isinstance(statements, list) else [statements])
+        others = {name: text for name, text in queue.attributes.items() if name != POLICY}
+        if not kept:
+            return Change(others, queue.tags, {}, {})
+        text = orjson.dumps({**(policy or new), "Statement": kept}).decode()
+        if len(text.encode()) > POLICY_BYTES_MAX:
+            raise SqsError(
+                "OverLimit", f"The policy of queue {queue.name} would have more than {POLICY_BYTES_MAX} bytes."
+            )
+        return Change({**others, POLICY: text}, queue.tags, {}, {})
+
+    call.change(changed)
+    return {}

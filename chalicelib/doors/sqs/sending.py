@@ -15,9 +15,9 @@ from chalicelib.doors.sqs import messages
 from chalicelib.doors.sqs.action import (
     INTEGER,
     TEXT,
+    ActionCall,
     Actions,
-    Batch,
-    Call,
+    EntryBatch,
     Json,
     List,
     Members,
@@ -78,7 +78,7 @@ class _Ready:
 
 
 @SENDING.action("SendMessage", "produce", {"QueueUrl": TEXT, **_MESSAGE}, required=("MessageBody",))
-def send_message(call: Call) -> Json:
+def send_message(call: ActionCall) -> Json:
     _demand_own_topic(call)
     ready = _ready(call, call.request)
     [result] = _send(call, [ready])
@@ -93,7 +93,7 @@ def send_message(call: Call) -> Json:
     {"QueueUrl": TEXT, "Entries": List(Structure({"Id": TEXT, **_MESSAGE}))},
     required=("Entries",),
 )
-def send_message_batch(call: Call) -> Json:
+def send_message_batch(call: ActionCall) -> Json:
     _demand_own_topic(call)
     entries = call.request["Entries"]
     demand_batch(entries, _ENTRY, lambda entry: call.queue.is_fifo and _fifo_ids_of_entry(call.queue, entry))
@@ -101,12 +101,12 @@ def send_message_batch(call: Call) -> Json:
     if total > BATCH_BYTES_MAX:
         sent = f"You have sent {total} bytes."
         raise SqsError("BatchRequestTooLong", f"Batch requests cannot be longer than {BATCH_BYTES_MAX} bytes. {sent}")
-    batch = Batch(entries, lambda entry: _ready(call, entry, is_entry=True))
+    batch = EntryBatch(entries, lambda entry: _ready(call, entry, is_entry=True))
     results = _send(call, batch.valid) if batch.valid else []
     return batch.answer(_outcome(call.queue, *each) for each in zip(batch.valid, results, strict=True))
 
 
-def _demand_own_topic(call: Call) -> None:
+def _demand_own_topic(call: ActionCall) -> None:
     queue = call.queue
     if not queue.owns_topic:
         reads = f"queue '{queue.name}' reads topic '{queue.topic}': send to '{queue.topic}'"
@@ -116,7 +116,7 @@ def _demand_own_topic(call: Call) -> None:
 # -- one message ------------------------------------------------------------------------------------------------------
 
 
-def _ready(call: Call, given: Json, is_entry: bool = False) -> _Ready:
+def _ready(call: ActionCall, given: Json, is_entry: bool = False) -> _Ready:
     """The message of a request, or of an entry. Raises SqsError."""
     body = given.get("MessageBody")
     if not body:
@@ -148,7 +148,7 @@ def _texts(value: Json) -> tuple[str, str]:
     return value.get("DataType", ""), value.get("StringValue", "")
 
 
-def _demand_small(call: Call, size: int, is_entry: bool) -> None:
+def _demand_small(call: ActionCall, size: int, is_entry: bool) -> None:
     most = number(call.queue, SIZE)
     if size > most:
         what = "cannot be validated" if is_entry else "are invalid"
@@ -156,7 +156,7 @@ def _demand_small(call: Call, size: int, is_entry: bool) -> None:
         raise SqsError("InvalidParameterValue", f"One or more parameters {what}. Reason: {reason}")
 
 
-def _delay_seconds(call: Call, given: Json) -> int:
+def _delay_seconds(call: ActionCall, given: Json) -> int:
     """How long this message waits. In a FIFO queue the group waits with all."""
     if call.queue.is_fifo:
         if given.get(DELAY, 0):
@@ -168,7 +168,7 @@ def _delay_seconds(call: Call, given: Json) -> int:
     return seconds
 
 
-def _own_properties(call: Call, given: Json, system: Attributes) -> dict[str, str]:
+def _own_properties(call: ActionCall, given: Json, system: Attributes) -> dict[str, str]:
     """The sender; the deduplication id; the group id, which a standard queue keeps and shows; and the trace that the
     message or its request has."""
     own: dict[str, str] = {SENDER: call.context.signer} if call.context.signer else {}
@@ -207,7 +207,7 @@ def _fifo_ids_of_entry(queue: SqsQueue, entry: Json) -> str:
     return _fifo_ids(queue, entry)
 
 
-def _dedup_id(call: Call, given: Json) -> str:
+def _dedup_id(call: ActionCall, given: Json) -> str:
     """The id by which the topic stores the message once: a purge forgets what was sent before it, and so does a queue
     that was made again."""
     queue, purges = call.queue, call.standing.group.purges
@@ -229,7 +229,7 @@ def demand_id(given: Json, name: str) -> str:
 # -- the answer -------------------------------------------------------------------------------------------------------
 
 
-def _send(call: Call, ready: Sequence[_Ready]) -> list[Produced]:
+def _send(call: ActionCall, ready: Sequence[_Ready]) -> list[Produced]:
     """Stores the messages, between the hooks. Raises TopicNotFound, and what `send` raises where it stored none."""
     topic, producing = call.topic, call.service.producing
     messages = [each.message for each in ready]
@@ -238,7 +238,7 @@ def _send(call: Call, ready: Sequence[_Ready]) -> list[Produced]:
 
 
 def _digests(body: str, attributes: Attributes, system: Attributes) -> Json:
-    """Of the request, whatever has become of it."""
+    """The digests of the message as it was sent, even if the service stores it in another form."""
     return {
         "MD5OfMessageBody": messages.md5_of_body(body),
         **({"MD5OfMessageAttributes": messages.md5_of(attributes)} if attributes else {}),

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.exchange import Request
 from chalicelib.doors.sqs.errors import SqsError
 
 SKEW_S_MAX = 15 * 60
@@ -40,7 +40,7 @@ _KEYS_MAX = 1_000
 """Keys of a day that an instance keeps: one for each secret in use."""
 
 
-class Signed(NamedTuple):
+class SigV4Signature(NamedTuple):
     """A signature that the secret of this access key may have made, within the last minutes. `day`, `region`,
     `service`: those that it is good for. `text`: gives what it signs, for which the whole request is read: who has no
     key is not worth that time."""
@@ -58,7 +58,7 @@ class Signed(NamedTuple):
         return hmac.compare_digest(made.hex(), self.signature)
 
 
-def signed(request: Request, region: str | None, now_ms: int, service: str = SERVICE) -> Signed:
+def signed(request: Request, region: str | None, now_ms: int, service: str = SERVICE) -> SigV4Signature:
     """The signature of a request to a service of AWS, as its clients name it. `region`: this deployment's; None: any.
     Raises SqsError for a request that has none, or one that is malformed, too old or of another place."""
     parameters, headers = _parameters(request), _headers(request)
@@ -74,7 +74,7 @@ def signed(request: Request, region: str | None, now_ms: int, service: str = SER
         canonical = sha256(_canonical(request, headers, names)).hexdigest()
         return _encoded(f"{_ALGORITHM}\n{stamp}\n{scope}\n{canonical}")
 
-    return Signed(access_key_id, day, own_region, text, parameters["Signature"], service)
+    return SigV4Signature(access_key_id, day, own_region, text, parameters["Signature"], service)
 
 
 def claimed_key(request: Request, region: str | None) -> str:

@@ -8,14 +8,13 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.core.base.message import Message
-from chalicelib.core.delays.chain import DecisionChain
+from chalicelib.core.delays.promoter import DecisionChain
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.producing.produce import Producer
 from chalicelib.core.requests.asking import ReplyWaiter
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Add, Effect, Key, Lacks, Set
-from chalicelib.core.transactions.checks import Checks
-from chalicelib.core.transactions.decisions import Decisions
+from chalicelib.core.transactions.decisions import Checks, Decisions
 from tests.history import dedup, delays, expiry, log, requests, transactions
 from tests.simulation import world
 from tests.simulation.bugs.lies import (
@@ -79,7 +78,7 @@ def dedup_ids_for_a_minute() -> Plant:
 
 @shown_by(dedup.a_repeat_gets_the_same_answer, Plan(dedup_ids=3, delayed=0.7))
 def repeats_that_are_told_when_they_are_due() -> Plant:
-    """And not when the message that has their dedup id is."""
+    """And not when the message with their dedup id is."""
 
     def send(true: Any, self: Any, topic: Any, sendings: Any) -> Any:
         results = true(self, topic, sendings)
@@ -112,7 +111,7 @@ def promotions_before_they_are_due() -> Plant:
     """Messages are delivered 600 ms before they are due."""
     return calling(
         DecisionChain,
-        "standing",
+        "complete",
         lambda true, self, topic, queue, until_ms: true(self, topic, queue, until_ms + 600),
     )
 
@@ -124,7 +123,7 @@ def delays_of_groups_that_nobody_keeps() -> Plant:
 
 @shown_by(delays.what_waits_has_an_appointment, SWEPT)
 def appointments_that_end_at_their_time() -> Plant:
-    """The write that one was made for may be on its way still."""
+    """The write of an appointment may still be on its way."""
 
     def shorter(effect: Effect) -> Effect:
         return replace(effect, value=effect.value - 4_000) if isinstance(effect, Set) else effect
@@ -191,13 +190,13 @@ def transactions_that_nobody_checks() -> Plant:
 
 @shown_by(requests.a_request_has_one_reply_for_ever, CALLS)
 def replies_that_overwrite() -> Plant:
-    """The last reply counts."""
+    """A later reply replaces an earlier one."""
     return unguarded(lambda write: within("reply")(write) and changes(write, "entry"))
 
 
 @shown_by(requests.a_time_out_is_final, CALLS)
 def time_outs_that_do_not_last() -> Plant:
-    """A caller is told that no reply came, and one may come."""
+    """A caller gets a time-out, and a reply may still come."""
     return forgetting(lambda write: within("reply")(write) and not changes(write, "entry"))
 
 

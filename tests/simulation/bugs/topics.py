@@ -9,10 +9,9 @@ from chalicelib.core.admin.draining import Draining
 from chalicelib.core.admin.groups import Groups
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.catalogue.catalogue import Catalogue
-from chalicelib.core.catalogue.rate import RateWindow
+from chalicelib.core.catalogue.group_settings import RateWindow
 from chalicelib.core.producing.new_message import Sending
-from chalicelib.core.producing.produce import Producer
-from chalicelib.core.producing.queue_choice import QueueChoice
+from chalicelib.core.producing.produce import Producer, QueueChoice
 from chalicelib.core.table.writes import AtMost
 from tests.history import alarms, attempts, deaths, drains, log, outages, pops, zones
 from tests.simulation.bugs.lies import Plant, calling, kept_apart, sending, setting, unguarded
@@ -49,7 +48,7 @@ def queues_that_are_never_full() -> Plant:
 
 @shown_by(pops.a_group_keeps_to_its_rate, replace(RATED, faults=replace(NONE, latency_ms_max=60)))
 def permits_that_others_have_taken() -> Plant:
-    """A pop takes as many permits as it saw, whatever others have taken since."""
+    """A pop takes as many permits as it saw, even if others have taken some since."""
     return unguarded(lambda write: write.key.sk.startswith("rate#"), lambda guard: isinstance(guard, AtMost))
 
 
@@ -99,7 +98,7 @@ def queues_that_never_leave() -> Plant:
 
 @shown_by(log.keys_keep_their_order, GROWING)
 def topics_that_grow_under_ordered_groups() -> Plant:
-    """Keys move though groups count on their order: the list of groups does not say so."""
+    """Keys move although groups count on their order: the list of groups hides that."""
     return calling(Catalogue, "groups", lambda true, *args: [replace(group, ordered=False) for group in true(*args)])
 
 
