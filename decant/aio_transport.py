@@ -11,7 +11,7 @@ from decant import http1
 from decant.address import Address
 from decant.calls import HttpRequest, HttpResponse, NoAnswer, NotSent
 from decant.errors import NotDecant
-from decant.transport import CONNECT_S, IDLE_S, KEPT_MAX, Transport, reason, tls_reason
+from decant.transport import CONNECT_S, IDLE_S, KEPT_MAX, Transport, is_readable, reason, tls_reason
 
 
 class AsyncTransport(Protocol):
@@ -89,7 +89,7 @@ class AsyncHttpTransport:
         loop = asyncio.get_running_loop()
         while self._idle:
             connection = self._idle.pop()
-            if connection.loop is loop and connection.is_open and time.monotonic() - connection.since < IDLE_S:
+            if connection.loop is loop and connection.is_idle() and time.monotonic() - connection.since < IDLE_S:
                 return connection
             connection.close()
         return None
@@ -130,6 +130,10 @@ class _Connection(asyncio.Protocol):
             self._answer = None
         self.since = time.monotonic()
         return response, self.is_open and self._reader.is_kept
+
+    def is_idle(self) -> bool:
+        """Whether it is open, also if the loop has not looked for a while."""
+        return self.is_open and not is_readable(self._transport.get_extra_info("socket"))
 
     def close(self) -> None:
         self.is_open = False

@@ -100,15 +100,31 @@ class Decant:
         """Sends messages in order, up to 256 in a call. Raises PartlySent if some are stored and others are not."""
         return self.follow(flows.sending_all(topic_of(topic), values, self.settings.time))
 
+    @overload
+    def producer(
+        self, topic: str, *, linger: Duration = ..., max_pending: int = ..., in_flight: int = ..., dedup: bool = ...
+    ) -> Producer[Any]: ...
+
+    @overload
     def producer(
         self,
-        topic: str | Topic[T],
+        topic: Topic[T],
+        *,
+        linger: Duration = ...,
+        max_pending: int = ...,
+        in_flight: int = ...,
+        dedup: bool = ...,
+    ) -> Producer[T]: ...
+
+    def producer(
+        self,
+        topic: str | Topic[Any],
         *,
         linger: Duration = 0.005,
         max_pending: int = 10_000,
         in_flight: int = 4,
         dedup: bool = True,
-    ) -> Producer[T]:
+    ) -> Producer[Any]:
         """Sends from many places in few calls: collects messages for `linger`, up to 256 or 4 MiB.
 
         max_pending: `send` waits while so many messages are not stored yet.
@@ -140,9 +156,19 @@ class Decant:
             flows.requesting(topic_of(topic), outgoing, codec, seconds("timeout", timeout), self.settings.time)
         )
 
+    @overload
     def transaction(
-        self, topic: str | Topic[T], *, check_after: Duration | None = None, rollback_after: Duration | None = None
-    ) -> Transaction[T]:
+        self, topic: str, *, check_after: Duration | None = ..., rollback_after: Duration | None = ...
+    ) -> Transaction[Any]: ...
+
+    @overload
+    def transaction(
+        self, topic: Topic[T], *, check_after: Duration | None = ..., rollback_after: Duration | None = ...
+    ) -> Transaction[T]: ...
+
+    def transaction(
+        self, topic: str | Topic[Any], *, check_after: Duration | None = None, rollback_after: Duration | None = None
+    ) -> Transaction[Any]:
         """Messages that become visible when the block ends, or never if it raises.
 
         check_after: When `mq.api.check_transactions` returns it, if this process dies. By default after a minute.

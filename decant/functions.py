@@ -98,7 +98,7 @@ def _refused(function: str, error: Exception) -> HttpResponse:
         raise SettingError(f"boto3 cannot invoke {function}: {error}") from error
     if kind in _NOTHING_SENT:
         raise NotSent(str(error)) from error
-    code = getattr(error, "response", {}).get("Error", {}).get("Code", kind)
+    code = (getattr(error, "response", None) or {}).get("Error", {}).get("Code", kind)
     if code in _THROTTLED:
         return HttpResponse(429, {}, encoded({"detail": str(error)}))
     if code in ("AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args, overload
 
 from decant.errors import SettingError
 
@@ -49,9 +49,17 @@ class Topic(Generic[T]):
         return f"Topic({self.name!r})"
 
 
-def topic_of(topic: str | Topic[T]) -> Topic[T]:
+@overload
+def topic_of(topic: str) -> Topic[Any]: ...
+
+
+@overload
+def topic_of(topic: str | Topic[T]) -> Topic[T]: ...
+
+
+def topic_of(topic: str | Topic[Any]) -> Topic[Any]:
     """A topic that is only named takes text, bytes and JSON, and gives text or bytes."""
-    return Topic(topic, codec=cast("Codec[T]", PLAIN)) if isinstance(topic, str) else topic
+    return Topic(topic, codec=PLAIN) if isinstance(topic, str) else topic
 
 
 def codec_of(kind: Any) -> Codec[Any]:

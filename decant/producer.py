@@ -44,14 +44,13 @@ class Lanes(Generic[F]):
         self._linger_s = linger_s
         self._ready: deque[Waiting[F]] = deque()
         self._held: dict[str, deque[Waiting[F]]] = {}
-        """For each key that is in a call, what waits for its end."""
+        """For each key that is in a call, the messages that wait for its end."""
         self.count = 0
         """Messages that have no result yet."""
 
     def add(self, message: Json, future: F, now: float) -> None:
         self.count += 1
-        waiting = Waiting(message, future, now)
-        (self._ready if (held := self._held.get(_lane(message))) is None else held).append(waiting)
+        self._ready.append(Waiting(message, future, now))
 
     def due_s(self, now: float, *, is_hurried: bool = False) -> float | None:
         """How long until the next call is to be made, 0 if now. None: there is nothing to send."""
@@ -68,7 +67,7 @@ class Lanes(Generic[F]):
         size = 0
         while self._ready and len(taken) < BATCH_MESSAGES_MAX:
             lane = _lane(self._ready[0].message)
-            if lane in self._held:  # since it was added
+            if lane in self._held:
                 self._held[lane].append(self._ready.popleft())
                 continue
             size += weight_of(self._ready[0].message)

@@ -79,7 +79,7 @@ class HttpTransport:
             self._idle, self._process = [], os.getpid()
         while kept := self._popped():
             connection, since = kept
-            if time.monotonic() - since < IDLE_S and not _is_readable(connection):
+            if time.monotonic() - since < IDLE_S and not is_readable(connection):
                 return connection
             connection.close()
         return None
@@ -109,7 +109,7 @@ class HttpTransport:
             raise NotSent(f"{host}:{port} ended the TLS handshake: {reason(error)}") from error
 
 
-def _is_readable(connection: socket.socket) -> bool:
+def is_readable(connection: socket.socket) -> bool:
     """Whether an idle connection has something to read, which only its end can be."""
     if not hasattr(select, "poll"):
         return bool(select.select([connection], [], [], 0)[0])
@@ -146,6 +146,8 @@ def reason(error: Exception) -> str:
     """In a few words."""
     if isinstance(error, TimeoutError):
         return "timed out"
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)  # asyncio has words of its own
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
