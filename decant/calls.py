@@ -108,7 +108,7 @@ def _wait_s(operation: str, fields: Mapping[str, Any]) -> float:
 
 
 class HttpRequest(NamedTuple):
-    """What a transport sends. `operation`, `names` and `fields` say the same without HTTP."""
+    """A request as a transport sends it. `operation`, `names` and `fields` say the same without HTTP."""
 
     method: str
     target: str
@@ -150,7 +150,7 @@ def encoded(value: Any) -> bytes:
 
 
 class HttpResponse(NamedTuple):
-    """What a transport returns. The names of headers are in lower case."""
+    """A response as a transport returns it. The names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -170,7 +170,7 @@ _LOST_STATUSES = (408, 500, 502, 503, 504)
 
 
 def result(call: Call[T], response: HttpResponse) -> T:
-    """What the response means for the call. Raises Problem, NotDecant."""
+    """The result of the call that got this response. Raises Problem, NotDecant."""
     if response.status == 204:
         return cast(T, None)
     if 200 <= response.status < 300:
@@ -296,7 +296,7 @@ class Attempts(Generic[T]):
         return Pause(pause_s)
 
     def _gone(self, problem: Problem) -> T:
-        """What was to be deleted is gone, by an attempt before or since ever."""
+        """The attempt whose answer was lost may have deleted it, or it never existed."""
         if self._call.operation == "cancel_delayed":  # it may also have been delivered long ago
             raise self._unknown(problem)
         return cast(T, None)

@@ -1,4 +1,4 @@
-"""What a call can raise. Every error is a `DecantError` and says in one line what happened and to which address.
+"""The errors of this package. Every one is a `DecantError` and says in one line what happened and to which address.
 
 | error | what happened | may the call have been carried out? |
 | --- | --- | --- |

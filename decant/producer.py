@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from decant import flows
 from decant.calls import Json
 from decant.errors import DecantError, SettingError
 from decant.flows import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch, weight_of
-from decant.messages import Outgoing, Sent
+from decant.messages import Options, Outgoing, Sent
 from decant.payloads import Topic
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ class Producer(Generic[T]):
         for thread in self._threads:
             thread.start()
 
-    def send(self, value: T, **options: Any) -> Future[Sent]:
-        """Adds a message, and returns the future of its place; waits while `max_pending` messages have none. `options`
-        are those of `Outgoing`."""
+    def send(self, value: T, **options: Unpack[Options]) -> Future[Sent]:
+        """Adds a message, and returns the future of its place; waits while `max_pending` messages have none. `options`:
+        those of a send."""
         message = Outgoing(value, **options).as_json(self._topic)
         future: Future[Sent] = Future()
         future.set_running_or_notify_cancel()  # from here on it cannot be cancelled

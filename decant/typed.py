@@ -98,7 +98,7 @@ def _converted(convert: Callable[[Any], Any], name: str, value: Any, path: str) 
 
 
 def _any_of(kinds: Sequence[Any], value: Any, path: str) -> Any:
-    """Of the first of these types that takes the value."""
+    """Reads the value as the first of these types that takes it."""
     reasons = []
     for kind in kinds:
         try:

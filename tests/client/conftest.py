@@ -40,7 +40,7 @@ def name() -> str:
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Settings of whoever runs the tests do not count."""
+    """The tests have no settings but their own."""
     for variable in ("DECANT_URL", "DECANT_TOKEN", "DECANT_CONTEXT"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))

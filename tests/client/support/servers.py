@@ -27,7 +27,7 @@ class Received(NamedTuple):
 
 
 Turn = Callable[[socket.socket, Received], None]
-"""What a server does with one request. It raises `Ended` to close the connection."""
+"""Answers one request, or does not. Raises `Ended` to close the connection."""
 
 
 class Ended(Exception):
