@@ -28,7 +28,7 @@ class Context(TypedDict):
 
 
 class Contexts(NamedTuple):
-    """The content of the file. `current`: the name of the context that is used unless `DECANT_CONTEXT` names another."""
+    """The content of the file. `current`: the context that counts unless `DECANT_CONTEXT` names another."""
 
     current: str | None
     by_name: dict[str, Context]
