@@ -7,10 +7,13 @@ import enum
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from decant.errors import DecantError, NotDecant, OutcomeUnknown, Problem, SettingError, Unreachable, problem_of
+
+if TYPE_CHECKING:
+    from decant.payloads import Topic
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -73,7 +76,7 @@ def call(
     operation: str,
     method: str,
     path: str,
-    names: Mapping[str, str],
+    names: Mapping[str, str | Topic[Any]],
     fields: Mapping[str, Any],
     repeat: Repeat,
     headers: Mapping[str, str | None] | None = None,
@@ -84,7 +87,8 @@ def call(
     set_ = {name: value for name, value in fields.items() if value is not UNSET}
     sent = given(**headers) if headers else {}
     query, body = (set_, None) if method == "GET" else ({}, set_ or None)
-    return Call(operation, method, path, names, query, body, sent, repeat, _wait_s(operation, set_), is_text)
+    texts = {name: str(value) for name, value in names.items()}
+    return Call(operation, method, path, texts, query, body, sent, repeat, _wait_s(operation, set_), is_text)
 
 
 def given(**fields: Any) -> Json:
@@ -223,10 +227,6 @@ class Backoff:
         self._longest_s = min(self._longest_s * 2, self.LONGEST_S)
         return max(pause_s, least_s)
 
-    def reset(self) -> None:
-        """Begins again with the first pause."""
-        self._longest_s = self.FIRST_S
-
 
 class Attempts(Generic[T]):
     """The attempts of one call. `now` and `deadline` are in seconds by the same clock."""
@@ -297,7 +297,7 @@ class Attempts(Generic[T]):
 
     def _gone(self, problem: Problem) -> T:
         """The attempt whose answer was lost may have deleted it, or it never existed."""
-        if self._call.operation == "cancel_delayed":  # it may also have been delivered long ago
+        if not self._call.operation.startswith("delete_"):  # the others say what they have removed
             raise self._unknown(problem)
         return cast(T, None)
 

@@ -51,6 +51,9 @@ class PartlySent(DecantError):
         super().__init__(f"{len(failed)} of {len(results)} messages were not sent; the first: {failed[0]}")
         self.results = list(results)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.results,)
+
 
 class Problem(DecantError):
     """The service refused the call. `code` is stable; `detail` names the field and the value."""

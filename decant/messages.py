@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, cast
 
 from decant.errors import SettingError
-from decant.payloads import Topic, body_of, encoded_in
+from decant.payloads import Topic, as_bytes, as_text, body_of, encoded_in
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -123,14 +123,12 @@ class Message(Generic[T]):
     @property
     def text(self) -> str:
         """The body as text."""
-        body = encoded_in(self.fields)
-        return body if isinstance(body, str) else body.decode()
+        return as_text(encoded_in(self.fields))
 
     @property
     def data(self) -> bytes:
         """The body as bytes, however it was sent."""
-        body = encoded_in(self.fields)
-        return body.encode() if isinstance(body, str) else body
+        return as_bytes(encoded_in(self.fields))
 
     @property
     def id(self) -> str:

@@ -186,9 +186,9 @@ def operations() -> str:
     head = BY_HAND.format(text="Each operation of the contract as a function that builds a call: `mq.call(pop(...))`.")
     imports = (
         "from __future__ import annotations\n\nfrom collections.abc import Mapping, Sequence\n"
-        "from typing import TYPE_CHECKING, Literal\n\n"
+        "from typing import TYPE_CHECKING, Any, Literal\n\n"
         "from decant import calls\nfrom decant.calls import UNSET, Call, Repeat, Unset\n\n"
-        "if TYPE_CHECKING:\n    from decant import types\n"
+        "if TYPE_CHECKING:\n    from decant import types\n    from decant.payloads import Topic\n"
     )
     known = Types()
     return "\n\n".join([f"{head}\n\n{imports}", *(_builder(operation, known) for operation in OPERATIONS.values())])
@@ -203,11 +203,10 @@ def _builder(operation: Operation, known: Types) -> str:
         *(f"{name}: str | None = None" for name in headers),
     ]
     keywords.sort(key=lambda keyword: "=" in keyword)  # Python's rule, and readers see what they must give
-    parameters = ", ".join(
-        [*(f"{name}: str" for name in operation.path_names), *(["*", *keywords] if keywords else [])]
-    )
+    names = [f"{name}: str{' | Topic[Any]' if name == 'topic' else ''}" for name in operation.path_names]
+    parameters = ", ".join([*names, *(["*", *keywords] if keywords else [])])
     answer = _answered(entry, known)
-    text = _joined([entry["summary"] + ".", _without_rights(entry["description"]), _listed(fields)])
+    text = _joined([entry["summary"] + ".", entry["description"].strip(), _listed(fields)])
     return (
         f"def {operation.name}({parameters}) -> Call[{answer}]:\n    {_docstring(text, 1)}\n"
         f"    return {_call(operation, fields, headers)}\n"
@@ -216,10 +215,6 @@ def _builder(operation: Operation, known: Types) -> str:
 
 def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
-
-
-def _without_rights(text: str) -> str:
-    return text.strip()
 
 
 def _listed(fields: dict[str, Any]) -> str:
