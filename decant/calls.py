@@ -122,6 +122,9 @@ class HttpRequest(NamedTuple):
     names: Mapping[str, str]
     fields: Mapping[str, Any]
 
+    def __repr__(self) -> str:  # without the token
+        return f"HttpRequest({self.method} {self.target}, {len(self.body)} bytes)"
+
 
 def request(call: Call[Any], token: str | None = None) -> HttpRequest:
     """The call as a request. Raises SettingError for what no request can carry."""

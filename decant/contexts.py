@@ -41,6 +41,9 @@ class Target(NamedTuple):
     token: str | None
     source: str
 
+    def __repr__(self) -> str:  # without the token
+        return f"Target({self.url!r}, source={self.source!r})"
+
 
 def target(url: str | None, token: str | None, environment: Mapping[str, str]) -> Target:
     """The arguments win over `DECANT_URL` and `DECANT_TOKEN`, these over the context. The token of a context goes to

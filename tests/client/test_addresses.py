@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from decant import AsyncDecant, Decant, DecantError, Forbidden, SettingError, Unauthenticated
+from decant import (
+    AsyncDecant,
+    Decant,
+    DecantError,
+    Forbidden,
+    SettingError,
+    Unauthenticated,
+    calls,
+    operations,
+)
 from decant.contexts import Contexts, path_in, read, target, write
 from tests.client.support.faces import Face
 from tests.client.support.servers import answer, serving
@@ -85,6 +94,13 @@ def test_a_token_that_is_none_is_refused_and_not_shown(monkeypatch: pytest.Monke
     monkeypatch.setenv("DECANT_TOKEN", "sécret")
     with pytest.raises(SettingError, match="DECANT_TOKEN"):
         Decant()
+
+
+def test_no_representation_shows_a_token(face: Face) -> None:
+    mq = face("http://queue.example", "dct_secret")
+    sent = calls.request(operations.get_health(), "dct_secret")
+    assert sent.headers["authorization"] == "Bearer dct_secret"
+    assert "secret" not in repr([mq.settings, sent])
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "10"])

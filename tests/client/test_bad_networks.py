@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ from decant import (
     Forbidden,
     NotDecant,
     OutcomeUnknown,
+    PartlySent,
     Problem,
     QueueFull,
     StoreUnavailable,
@@ -126,6 +128,8 @@ def test_a_delete_whose_answer_was_lost_may_find_nothing(face: Face) -> None:
 def test_a_cancel_whose_answer_was_lost_claims_nothing(face: Face) -> None:
     with serving(closes, problem(404, "MessageNotFound")) as server, pytest.raises(OutcomeUnknown):
         client(face, server.url).api.cancel_delayed("orders", "m")
+    with serving(closes, problem(404, "GroupNotFound")) as server, pytest.raises(OutcomeUnknown):
+        client(face, server.url).api.purge_dead("orders", "billing")
 
 
 def test_an_answer_lost_before_stays_unknown_when_the_server_then_goes(face: Face) -> None:
@@ -310,6 +314,14 @@ def test_a_refusal_says_what_the_service_says(face: Face, turn: Turn, kind: type
 def test_a_store_that_stays_unavailable_is_a_problem(face: Face) -> None:
     with serving(problem(503, "StoreUnavailable")) as server, pytest.raises(StoreUnavailable):
         client(face, server.url, timeout=0.3).send("orders", "hello")
+
+
+def test_errors_survive_the_way_to_another_process() -> None:
+    full = QueueFull(429, {"code": "QueueFull", "detail": "full"}, 1.0)
+    for error in (full, OutcomeUnknown("lost", full), PartlySent([full]), NotDecant("a web page")):
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
+        assert (type(again), str(again)) == (type(error), str(error))
+        assert vars(again).keys() == vars(error).keys()
 
 
 def test_every_error_is_a_decant_error() -> None:

@@ -63,6 +63,13 @@ def test_a_dedup_id_stores_a_message_once(mq: Any, name: str) -> None:
     assert mq.send(name, "hello", dedup_id="1") == mq.send(name, "hello", dedup_id="1")
 
 
+def test_a_topic_stands_for_its_name_everywhere(mq: Any, name: str) -> None:
+    topic = Topic[str](name)
+    mq.send(topic, "hello")
+    assert mq.api.get_topic(topic)["topic"] == name
+    assert mq.send_all(topic, []) == []
+
+
 def test_many_messages_go_in_few_calls_and_keep_their_order(mq: Any, name: str) -> None:
     sent = mq.send_all(name, [Outgoing(str(number), key="k") for number in range(600)])
     assert [place.offset for place in sent] == list(range(600))
@@ -112,6 +119,8 @@ def test_an_empty_body_and_one_that_is_too_large_are_refused(mq: Any, name: str)
         mq.send(name, "")
     with pytest.raises(Exception, match="MessageTooLarge"):
         mq.send(name, "x" * 4_200_000)
+    with pytest.raises(Exception, match="MessageTooLarge"):
+        mq.send(name, "x" * 20_000_000)
 
 
 def test_a_name_that_needs_escapes_stays_one_name(mq: Any) -> None:
