@@ -104,7 +104,8 @@ class Types:
             self.define(name, SCHEMAS[name])
 
     def define(self, name: str, schema: dict[str, Any]) -> None:
-        lines = [f"class {name}(TypedDict):", f"    {_docstring(schema.get('description', name), 1)}", ""]
+        text = schema["description"] if name in SCHEMAS else _first(schema)
+        lines = [f"class {name}(TypedDict):", f"    {_docstring(text, 1)}", ""]
         for field, inner in schema["properties"].items():
             kind = self.annotation(inner, f"{_base(name)}{_camel(field)}", f"{name}{_camel(field)}")
             lines.append(f"    {field}: {kind if field in schema.get('required', ()) else f'NotRequired[{kind}]'}")
@@ -305,8 +306,8 @@ def api() -> str:
 _API = '''from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
-from typing import Generic, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from decant import operations
 from decant.calls import Call
@@ -324,7 +325,7 @@ class Caller(Protocol):
 class AsyncCaller(Protocol):
     """Carries out a call."""
 
-    def __call__(self, call: Call[T], /) -> Awaitable[T]: ...
+    def __call__(self, call: Call[T], /) -> Coroutine[Any, Any, T]: ...
 
 
 class _Method(Generic[P, T]):
@@ -349,9 +350,9 @@ class _AsyncMethod(Generic[P, T]):
         self._build = build
         self.__doc__ = build.__doc__
 
-    def __get__(self, api: AsyncApi, _owner: type[AsyncApi]) -> Callable[P, Awaitable[T]]:
+    def __get__(self, api: AsyncApi, _owner: type[AsyncApi]) -> Callable[P, Coroutine[Any, Any, T]]:
         @functools.wraps(self._build)
-        def method(*args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        def method(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
             return api.call(self._build(*args, **kwargs))
 
         return method

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,6 +71,12 @@ def test_each_operation_with_a_function_is_invoked_by_its_name(monkeypatch: pyte
         ("decant-prod-produce", {"messages": [{"body": "hello", "key": "k"}], "topic": "orders"}),
         ("decant-prod-pop", {"wait_ms": 5, "topic": "orders", "group": "billing", "token": "dct_t"}),
     ]
+
+
+def test_without_boto3_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(SettingError, match="pip install boto3"):
+        Decant("lambda:decant-prod").send("orders", "hello")
 
 
 def test_boto3_repeats_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,15 @@ def test_null_is_sent_only_where_it_is_a_value() -> None:
     assert operations.put_group("orders", "billing").body is None
 
 
+def test_the_package_has_its_names_and_no_others() -> None:
+    assert {"Decant", "AsyncDecant", "Topic", "Message", "Retry", "Bury", "Sent", "Reply", "QueueFull"} <= {
+        *dir(decant)
+    }
+    assert all(getattr(decant, name) is not None for name in dir(decant))
+    with pytest.raises(AttributeError, match="Decan'"):
+        _ = decant.Decan  # type: ignore[attr-defined]
+
+
 def test_each_code_has_an_error_of_its_own() -> None:
     assert errors.PROBLEMS.keys() == PROBLEMS.keys()
     for code, (status, _) in PROBLEMS.items():

@@ -35,6 +35,8 @@ class Order:
     size: Size | None = None
     note: str | None = None
     tags: tuple[str, ...] = ()
+    place: tuple[float, float] | None = None
+    codes: set[str] | None = None
     by_day: dict[str, date] = field(default_factory=dict)
     token: UUID | None = None
     kind: Literal["web", "shop"] = "web"
@@ -52,6 +54,8 @@ ORDER = Order(
     Decimal("9.90"),
     Size.LARGE,
     tags=("new",),
+    place=(1.0, 2.5),
+    codes={"b", "a"},
     by_day={"sent": date(2026, 11, 29)},
     token=UUID(int=7),
 )
@@ -91,6 +95,10 @@ def test_a_value_comes_back_as_it_was(topic: Topic[Any], value: Any) -> None:
         ('{"id": "1", "lines": [], "at": "2026-01-01", "price": "1"}', r"payload\.id must be of type int; it is '1'"),
         ('{"id": true, "lines": [], "at": "2026-01-01", "price": "1"}', r"payload\.id must be of type int"),
         ('{"id": 1, "lines": [{}], "at": "2026-01-01", "price": "1"}', r"payload\.lines\[0\] has no field 'article'"),
+        (
+            '{"id": 1, "lines": [], "at": "2026-01-01", "price": "1", "place": [1]}',
+            r"payload\.place must be a list of 2",
+        ),
         ('{"id": 1, "lines": [], "at": "soon", "price": "1"}', r"payload\.at must be a datetime; it is 'soon'"),
         ('{"id": 1, "lines": [], "at": "2026-01-01", "price": "x"}', r"payload\.price must be a Decimal"),
         ('{"id": 1, "lines": [], "at": "2026-01-01", "price": "1", "size": "xl"}', r"payload\.size must be a Size"),

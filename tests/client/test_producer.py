@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import defaultdict
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from decant import Decant, InvalidField, OutcomeUnknown, SettingError, TopicNotFound, Unreachable
+from decant import AsyncDecant, Decant, InvalidField, OutcomeUnknown, SettingError, TopicNotFound, Unreachable
+from decant.aio_transport import InThreads
 from decant.producer import Lanes
 from tests.client.support.faces import Face
 from tests.client.support.servers import Received, Turn, answer, closes, free_port, problem, serving
@@ -200,6 +202,48 @@ def test_a_send_waits_while_too_many_are_pending() -> None:
         assert time.monotonic() - began >= 0.3
         server.over.set()
         out.close()
+
+
+def test_a_task_waits_while_too_many_are_pending() -> None:
+    async def main(url: str) -> float:
+        async with (
+            AsyncDecant(url, timeout=0.5) as mq,
+            mq.producer("orders", linger=0, max_pending=10, dedup=False) as out,
+        ):
+            began = time.monotonic()
+            futures = [await out.send("x") for _ in range(11)]
+            await out.flush()
+            assert all(future.exception() for future in futures)
+            return time.monotonic() - began
+
+    with serving("hangs") as server:
+        assert asyncio.run(main(server.url)) >= 0.3
+
+
+class Broken:
+    """A transport with a defect."""
+
+    address = "nowhere"
+
+    def send(self, request: Any, timeout_s: float) -> Any:
+        raise RuntimeError("a defect")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_defect_of_a_transport_fails_each_future() -> None:
+    with Decant(transport=Broken()).producer("orders") as out:
+        futures = [out.send("x") for _ in range(3)]
+    assert {str(future.exception()) for future in futures} == {"RuntimeError: a defect"}
+
+    async def main() -> set[str]:
+        async with AsyncDecant(transport=InThreads(Broken())) as mq, mq.producer("orders") as out:
+            futures = [await out.send("x") for _ in range(3)]
+            await out.flush()
+            return {str(future.exception()) for future in futures}
+
+    assert asyncio.run(main()) == {"RuntimeError: a defect"}
 
 
 def test_a_closed_producer_takes_nothing(face: Face) -> None:

@@ -80,7 +80,7 @@ def test_an_interrupted_call_leaves_no_answer_to_the_next() -> None:
 def test_a_cancelled_call_leaves_no_answer_to_the_next() -> None:
     async def main(server: Server) -> str:
         async with AsyncDecant(server.url) as mq:
-            task = asyncio.ensure_future(mq.api.get_topic("first"))
+            task = asyncio.create_task(mq.api.get_topic("first"))
             while not server.requests:
                 await asyncio.sleep(0.01)
             task.cancel()
