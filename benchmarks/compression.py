@@ -1,4 +1,4 @@
-"""What the codecs make of an entry, and what they cost: the choice in `chalicelib.core.log.packing` rests on it."""
+"""What the codecs make of an entry, and what they cost: the choice in `chalicelib.core.log.segment` rests on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.progress import shown
 from benchmarks.report import Cell, size_name, table
 from benchmarks.workload import Workload
 from chalicelib.core.base.message import Message
-from chalicelib.core.log.packing import PLAIN, pack
+from chalicelib.core.log.segment import PLAIN, pack
 
 SIZES = (200, 1_000)
 BATCHES = (1, 10, 100)

@@ -20,8 +20,8 @@ from chalicelib.api import Api
 from chalicelib.core.base.limits import MIB
 from chalicelib.core.base.runtime import system
 from chalicelib.core.store.dynamodb.client import Client, open_client
+from chalicelib.core.store.dynamodb.requests import Failed, Trying
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.trying import Failed, Trying
 from chalicelib.service import Service
 
 CONNECTIONS = 8

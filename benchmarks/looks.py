@@ -17,7 +17,7 @@ from unittest.mock import patch
 from benchmarks.report import Cell, table
 from chalicelib.api import Api
 from chalicelib.core.base.limits import QUEUES_MAX, SECOND_MS, WAIT_MS_MAX
-from chalicelib.core.consuming import tour
+from chalicelib.core.consuming import pop as pops
 from chalicelib.core.table.writes import Key
 from chalicelib.service import Service
 from local.memory.meter import Meter
@@ -138,7 +138,7 @@ def looks_per_second(queues: int, groups: int = 32, pops: int = 8) -> float:
 
 
 def _looked_at(queues: int) -> tuple[int, ...]:
-    return (tour.LOOKED_AT, queues) if queues > tour.LOOKED_AT else (queues,)
+    return (pops.LOOKED_AT, queues) if queues > pops.LOOKED_AT else (queues,)
 
 
 def _row(setting: Setting, is_skewed: bool, looked_at: int, seconds: int) -> list[Cell]:
@@ -209,5 +209,5 @@ def _woken_ms(queues: int, queue: int, silence_ms: int, seed: int) -> int:
 
 @contextmanager
 def _looking_at(queues: int) -> Iterator[None]:
-    with patch.object(tour, "LOOKED_AT", queues):
+    with patch.object(pops, "LOOKED_AT", queues):
         yield

@@ -15,7 +15,8 @@ from unittest.mock import patch
 from chalicelib.api import Api
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.base.runtime import Runtime
-from chalicelib.core.catalogue import growth
+from chalicelib.core.catalogue import catalogue
+from chalicelib.core.catalogue.catalogue import APPENDS_PER_SECOND_MAX
 from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore
@@ -217,8 +218,8 @@ class Site:
         )
 
     def _play(self, work: Callable[[], None]) -> None:
-        appends = growth.APPENDS_PER_SECOND_MAX / self.scale
-        with patch.object(growth, "APPENDS_PER_SECOND_MAX", appends):
+        appends = APPENDS_PER_SECOND_MAX / self.scale
+        with patch.object(catalogue, "APPENDS_PER_SECOND_MAX", appends):
             self.scheduler.spawn(work)
             self.scheduler.run()
 

@@ -20,8 +20,7 @@ from chalicelib.core.producing.hooks import SendHooks
 from chalicelib.core.store import Store
 from chalicelib.core.telemetry.telemetry import Telemetry
 from chalicelib.core.transactions import Transactions
-from chalicelib.push.outside import NOWHERE, Outside
-from chalicelib.push.wakes import Wakes
+from chalicelib.push.outside import NOWHERE, Outside, Wakes
 
 if TYPE_CHECKING:
     from chalicelib.core.admin import Admin

@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.base.errors import Internal
 from chalicelib.core.base.runtime import system
 from chalicelib.core.catalogue.signing_key import KEY_CHARS_MIN, Configured, ConfiguredKeys
@@ -162,9 +162,9 @@ class Settings:
 
 
 def _configured_keys(place: str) -> ConfiguredKeys:
-    from chalicelib.core.store.dynamodb import secrets
+    from chalicelib.core.store.dynamodb.boto import SECRET_SERVICES, secret_text_at
 
     service, _, name = place.partition(":")
-    if service not in secrets.SERVICES or not name:
+    if service not in SECRET_SERVICES or not name:
         raise ValueError("DECANT_SIGNING_KEY_FROM must be ssm:<name> or secretsmanager:<name or ARN>")
-    return ConfiguredKeys("DECANT_SIGNING_KEY_FROM", lambda: secrets.text_at(place), system())
+    return ConfiguredKeys("DECANT_SIGNING_KEY_FROM", lambda: secret_text_at(place), system())

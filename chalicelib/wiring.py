@@ -15,9 +15,8 @@ from chalicelib.core.base.records import mutable
 from chalicelib.core.base.runtime import system
 from chalicelib.core.producing.hooks import SendHooks
 from chalicelib.core.store import Store
-from chalicelib.core.telemetry import reports
-from chalicelib.core.telemetry.telemetry import Telemetry
-from chalicelib.core.telemetry.trace_context import trace_id
+from chalicelib.core.telemetry.record import trace_id
+from chalicelib.core.telemetry.telemetry import Telemetry, report_to_stdout
 from chalicelib.push.outside import ConsumerResponse, Outside, Wake
 from chalicelib.service import Service
 from chalicelib.settings import Settings
@@ -65,7 +64,7 @@ def open_store(settings: Settings, parts: Parts) -> Store:
 def outside_of(settings: Settings, parts: Parts) -> Outside:
     """Returns the callers of webhooks and functions."""
     from chalicelib.core.store.dynamodb import boto
-    from chalicelib.push.functions import Functions
+    from chalicelib.push.outside import Functions
     from chalicelib.push.webhooks import Webhooks
 
     is_here = parts.wake is not None
@@ -124,7 +123,7 @@ def start() -> None:
 
 def report_as_lines() -> None:
     """Has defects and warnings written to stdout in lines of JSON, as calls are."""
-    reports.report_to_stdout(lambda: trace_id({"x-amzn-trace-id": settings.environ.get("_X_AMZN_TRACE_ID", "")}))
+    report_to_stdout(lambda: trace_id({"x-amzn-trace-id": settings.environ.get("_X_AMZN_TRACE_ID", "")}))
 
 
 def telemetry() -> Telemetry | None:

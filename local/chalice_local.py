@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from chalicelib import wiring
 from chalicelib.doors.http.application import Application
-from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.exchange import Request
 from local import StartupError, background, startup
 from local.browsers import refuse_pages
 from local.startup import open_store

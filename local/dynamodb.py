@@ -13,9 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from chalicelib import wiring
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.base.runtime import system
-from chalicelib.core.store.dynamodb import boto, trying
-from chalicelib.core.store.dynamodb.requests import Retrier
-from chalicelib.core.store.dynamodb.trying import Trouble
+from chalicelib.core.store.dynamodb import boto
+from chalicelib.core.store.dynamodb.requests import Retrier, Trouble, at_once, run
 from local import StartupError
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ def open_dynamodb() -> str:
     description = f"DynamoDB at {endpoint or 'AWS'}"
     try:
         client = boto3.client("dynamodb", config=_CONFIG)
-        made = Retrier(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
-        trying.run([made], system())
+        made = Retrier(system()).put(lambda _ms: at_once(lambda: boto.translated(lambda: _ready(client, name))))
+        run([made], system())
     except StoreUnavailable as trouble:
         raise _unusable(description, trouble.__cause__ or trouble) from trouble
     except (_Unreachable, BotoCoreError, ClientError, Trouble, DecantError, ValueError) as error:

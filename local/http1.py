@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from chalicelib.core.base.errors import DecantError, InvalidField, MessageTooLarge
 from chalicelib.core.base.fields import shown
-from chalicelib.doors.http import response
+from chalicelib.doors.http import exchange
 
 T = TypeVar("T")
 
@@ -211,7 +211,7 @@ def parse_head(head: bytes) -> Head:
 
 
 def refusal(error: DecantError) -> RawResponse:
-    refused = response.refusal(error)
+    refused = exchange.refusal(error)
     return RawResponse(refused.status, refused.headers, refused.text.encode())
 
 

@@ -13,15 +13,13 @@ from chalicelib.api.operation import Operation
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import DecantError, InvalidField
 from chalicelib.core.base.fields import defaults
-from chalicelib.doors import dispatch, router
-from chalicelib.doors.http.door import Found
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import Response, refusal
+from chalicelib.doors import dispatch
+from chalicelib.doors.http import door
+from chalicelib.doors.http.exchange import Found, Request, Response, refusal
 from chalicelib.doors.mqhttp.calls import CALLS
 from chalicelib.doors.sqs.action import Action
-from chalicelib.doors.sqs.receiving import RECEIVING
+from chalicelib.doors.sqs.receiving import RECEIVING, SETTLING
 from chalicelib.doors.sqs.sending import SENDING
-from chalicelib.doors.sqs.settling import SETTLING
 from local.asyncio_server import Server
 from local.browsers import refuse_pages
 from local.http1 import Head, RawResponse
@@ -67,7 +65,7 @@ def judge(head: Head) -> RawResponse | None:
 
 
 def _found(head: Head, body: bytes | None, is_whole: bool = True) -> Found:
-    return dispatch.guarded(lambda: router.found(_request(head, body), is_whole), _refused)
+    return dispatch.guarded(lambda: door.found(_request(head, body), is_whole), _refused)
 
 
 def _request(head: Head, body: bytes | None) -> Request:

@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS
-from chalicelib.core.delays.chain import DecisionChain
+from chalicelib.core.delays.promoter import DecisionChain
 from chalicelib.core.table.writes import Item, Key
 from chalicelib.push.outside import ConsumerResponse
 from local.memory.store import MemoryStore

@@ -58,7 +58,7 @@ ADAPTERS = ("local.memory.store", "chalicelib.core.store.dynamodb")
 
 TECHNOLOGIES = {
     "boto3": ("chalicelib.core.store.dynamodb", "local"),
-    "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
+    "botocore": ("chalicelib.core.store.dynamodb", "chalicelib.push.outside", "local"),  # there, its errors alone
     "mypy_boto3_dynamodb": ("chalicelib.core.store.dynamodb",),
     "mypy_boto3_s3": ("chalicelib.core.store.dynamodb",),
     "moto": (),  # in tests alone
@@ -66,11 +66,11 @@ TECHNOLOGIES = {
     "chalice": ("chalicelib.doors", "app", "local"),
     "click": ("chalicelib.wiring",),
     "prometheus_client": ("chalicelib.core.telemetry.exposition",),
-    "zstandard": ("chalicelib.core.log.packing",),
+    "zstandard": ("chalicelib.core.log.segment",),
     "jmespath": ("chalicelib.core.catalogue.filter_expressions",),
     "time": (
         "chalicelib.core.base.runtime",
-        *("chalicelib.core.store.dynamodb.signing", "chalicelib.doors.sqs.sigv4"),  # to spell dates alone
+        *("chalicelib.core.store.dynamodb.client", "chalicelib.doors.sqs.sigv4"),  # to spell dates alone
         "chalicelib.doors.mqhttp.signatures",  # to read them
         "local",
     ),

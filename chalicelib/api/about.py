@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chalicelib import COMMIT, VERSION
-from chalicelib.api.groups import totals
 from chalicelib.api.operation import Family, Json, Text
+from chalicelib.api.topics import totals
 from chalicelib.core.base.fields import Answer, Sometimes, mapping, string
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.catalogue.topic import Topic

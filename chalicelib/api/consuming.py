@@ -1,12 +1,12 @@
-"""Pop leases messages to the caller. A message that is not acked before its lease ends is delivered again."""
+"""Delivery of messages with leases, and the dead letters of a group."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from chalicelib.api.messages import Message
-from chalicelib.api.operation import GROUP, Family, Json
-from chalicelib.core.base.errors import GroupIsPushed
+from chalicelib.api.operation import GROUP, Family, Json, Page, page_of
+from chalicelib.core.base.errors import GroupIsPushed, MessageNotFound
 from chalicelib.core.base.fields import (
     Answer,
     Sometimes,
@@ -19,15 +19,19 @@ from chalicelib.core.base.fields import (
     required,
     string,
 )
-from chalicelib.core.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
+from chalicelib.core.base.limits import ID_CHARS_MAX, INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.delivery import Delivery as Delivered
 from chalicelib.core.consuming.receipt_batch import Failure
 from chalicelib.core.consuming.request import RECEIPT, Pop
 from chalicelib.core.consuming.settle import Extended
+from chalicelib.core.dead_letters.bury import DeadLetter, RedriveResult
 from chalicelib.service import Service
 
-CONSUMING = Family("Consuming", __doc__)
+CONSUMING = Family(
+    "Consuming",
+    "Pop leases messages to the caller. A message that is not acked before its lease ends is delivered again.",
+)
 
 # -- types ------------------------------------------------------------------------------------------------------------
 
@@ -176,7 +180,6 @@ def nack(service: Service, topic: Topic, group_name: str, request: NackRequest) 
 
     The group delivers them again later, or moves them to the dead letters if this was their last attempt."""
     failed = service.consuming.nack(topic, group_name, request.receipts, request.delay_ms, request.reason)
-    service.consuming.waiters.stored(topic.id)  # when the retry is due
     return _outcome("nacked", request.receipts, failed)
 
 
@@ -196,6 +199,71 @@ def extend(service: Service, topic: Topic, group_name: str, request: ExtendReque
     The group's `settle_by` decides about the receipts. With `receipt`, each message gets a new receipt and the old one
     is void. With `delivery` or `message`, the lease is extended in place and the receipt stays valid."""
     extended, failed = service.consuming.extend(topic, group_name, request.receipts, request.invisible_ms)
-    if not request.invisible_ms:
-        service.consuming.waiters.stored(topic.id)  # the messages are ready
     return {"extended": [lease.as_json() for lease in extended], "failed": [failure.as_json() for failure in failed]}
+
+
+# -- dead letters -----------------------------------------------------------------------------------------------------
+
+DEAD_LETTERS = Family(
+    "Dead letters", "Messages that a group has given up: delivered `max_attempts` times without an ack, or buried."
+)
+
+_DEAD = GROUP + "/dead"
+
+
+class DeadMessage(Message, DeadLetter):
+    """A message that the group has given up, with exactly one of `body` and `body_base64`.
+
+    body: The payload. Empty if the store has lost it; `reason` then says so."""
+
+    body = Sometimes(string(examples=["order 4711 paid"]))
+
+
+@request
+class RedriveRequest:
+    """The messages to redrive: all, unless `message_ids` is given.
+
+    message_ids: The ids of dead letters."""
+
+    message_ids: list[str] | None = optional(batch(string(ID_CHARS_MAX, examples=["5c0a7f3e91d2b8460111"])))
+
+
+class PurgeResult(Answer):
+    """The outcome of a purge.
+
+    purged: How many dead letters were removed."""
+
+    purged = integer(examples=[2])
+
+
+@DEAD_LETTERS.operation("GET", _DEAD, "read", page_of("messages", DeadMessage), Page)
+def list_dead(service: Service, topic: Topic, group_name: str, request: Page) -> Json:
+    """List dead letters.
+
+    The list is ordered by queue and offset. It leaves out messages that are no longer in the log. A broadcast group
+    lists a message once for each consumer that gave it up; a redrive by its id brings it back to all of them."""
+    page, rest = service.dead_letters.queue.page(topic, group_name, request.limit, request.next)
+    messages = [{**message.stored.as_json(topic.name), **message.letter.as_json()} for message in page]
+    return {"messages": messages, "next": rest}
+
+
+@DEAD_LETTERS.operation("POST", _DEAD + "/redrive", "admin", RedriveResult, RedriveRequest, errors=(MessageNotFound,))
+def redrive_dead(service: Service, topic: Topic, group_name: str, request: RedriveRequest) -> Json:
+    """Bring dead letters back.
+
+    This group, and no other, delivers them again, starting at `attempt` 1. `message_ids` names at most
+    {BATCH_MESSAGES_MAX} messages; unless all of them are dead letters, the call does nothing. One call takes at most
+    {DEAD_MS} ms and brings back no more messages than the queue has room for: call again until `remaining` is 0."""
+    redrive, ids = service.dead_letters.redrive, request.message_ids
+    result = redrive.all(topic, group_name) if ids is None else redrive.some(topic, group_name, ids)
+    service.stored(topic)
+    return result.as_json()
+
+
+@DEAD_LETTERS.operation("DELETE", _DEAD, "admin", PurgeResult)
+def purge_dead(service: Service, topic: Topic, group_name: str) -> Json:
+    """Throw dead letters away.
+
+    The messages stay in the log for other groups. One call takes at most {DEAD_MS} ms: call again until `purged` is
+    0."""
+    return {"purged": service.dead_letters.queue.purge(topic, group_name)}

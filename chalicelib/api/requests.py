@@ -15,7 +15,7 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import Failure
 from chalicelib.core.consuming.request import RECEIPT
 from chalicelib.core.producing.new_message import Content, PlainMessage, Sending, message_of, place_of, traced
-from chalicelib.core.telemetry.trace_context import HEADERS
+from chalicelib.core.telemetry.record import TRACE_HEADERS
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ _ASKED: Answers = {200: Answered, 202: Unanswered}
     _ASKED,
     AskRequest,
     errors=(ReplyTimeout, QueueFull),
-    headers=HEADERS,
+    headers=TRACE_HEADERS,
     is_frequent=True,
 )
 def request(service: Service, topic: Topic, request: AskRequest, **trace: str | None) -> tuple[int, Json]:
@@ -142,7 +142,7 @@ def get_reply(service: Service, correlation_id: str, request: FetchRequest) -> t
     {201: ReplyResult},
     ReplyRequest,
     errors=(AlreadyReplied, RequestExpired),
-    headers=HEADERS,
+    headers=TRACE_HEADERS,
 )
 def reply(service: Service, correlation_id: str, request: ReplyRequest, **trace: str | None) -> Json:
     """Reply to a request.

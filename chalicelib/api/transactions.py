@@ -10,7 +10,7 @@ from chalicelib.core.base.errors import TransactionEnded
 from chalicelib.core.base.fields import Answer, Sometimes, array, instant, integer, nullable
 from chalicelib.core.base.message import QUEUE
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.telemetry.trace_context import HEADERS
+from chalicelib.core.telemetry.record import TRACE_HEADERS
 from chalicelib.core.transactions.half import Begin, Check
 from chalicelib.service import Service
 
@@ -88,7 +88,7 @@ class CheckResult(Answer):
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@TRANSACTIONS.operation("POST", _TRANSACTIONS, "produce", {201: Begun}, Begin, headers=HEADERS)
+@TRANSACTIONS.operation("POST", _TRANSACTIONS, "produce", {201: Begun}, Begin, headers=TRACE_HEADERS)
 def begin_transaction(service: Service, topic: Topic, request: Begin, **trace: str | None) -> Json:
     """Store messages and hold them back.
 

@@ -15,9 +15,8 @@ from chalicelib.core.base.deadline import ending, within
 from chalicelib.core.base.errors import DecantError, Internal
 from chalicelib.core.base.limits import NAME_PATTERN
 from chalicelib.core.base.runtime import system
-from chalicelib.core.telemetry.record import Record, note, recording
-from chalicelib.core.telemetry.trace_context import trace_id
-from chalicelib.doors.http.response import problem
+from chalicelib.core.telemetry.record import Record, note, recording, trace_id
+from chalicelib.doors.http.exchange import problem
 
 NO_KEYS = (
     "This stage has no access keys: they need DECANT_ACCESS=tokens, and a signing key that is not kept in the table"

@@ -17,9 +17,8 @@ from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SEC
 from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import Answer, Call
 from chalicelib.doors.http import events
-from chalicelib.doors.http.door import found
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import Response, refusal
+from chalicelib.doors.http.door import routed
+from chalicelib.doors.http.exchange import Request, Response, refusal
 
 ENDING_MS = SECOND_MS + CONNECT_TIMEOUT_MS + READ_TIMEOUT_MS
 """How long before the end of an invocation the last request to the store may begin: it is not interrupted, and leaves a
@@ -84,7 +83,7 @@ def invoked(name: str, event: Any, context: Any) -> Json:
 
 def _responded(name: str, request: Request, context: Any) -> Response:
     """The right to invoke one function does not extend to other operations."""
-    asked, answer, _ = found(request)
+    asked, answer, _ = routed(request)
     if asked and asked.name not in _WAITING.get(name, ()):
         return refusal(NotFound(f"the function '{name}' does not answer {request.method} {quoted(request.path)}"))
     return answer(left_ms(context))

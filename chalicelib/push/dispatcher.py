@@ -28,12 +28,10 @@ from chalicelib.core.consuming.view import GroupView
 from chalicelib.core.table.writes import Refused
 from chalicelib.core.telemetry.telemetry import PUSH
 from chalicelib.push import webhooks
-from chalicelib.push.courier import Courier, secret_text
-from chalicelib.push.outcome import CallOutcome, judge
-from chalicelib.push.outside import ConsumerResponse, Crew, Outside
+from chalicelib.push.courier import CallOutcome, Courier, judge, secret_text
+from chalicelib.push.outside import WAKE_EVERY_MS, ConsumerResponse, Crew, Outside
 from chalicelib.push.secrets import Keyring, Secrets
 from chalicelib.push.slots import LEASE_SPARE_MS, PushPause, PushSlot, Slots
-from chalicelib.push.wakes import WAKE_EVERY_MS
 
 RUN_MS = 50 * SECOND_MS
 """How long a run starts calls: the schedule starts a run every minute."""
@@ -151,7 +149,7 @@ class Dispatcher:
         while True:
             push = run.group.push or Push({})
             ask = Pop(max_messages=push.batch, invisible_ms=push.timeout_ms + LEASE_SPARE_MS, consumer_id=CONSUMER_ID)
-            view = self._popper.look(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
+            view = self._popper.look_and_promote(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
             run.group = view.group
             if (view.group.push or push) == push:
                 return view
@@ -202,8 +200,7 @@ class Dispatcher:
         """Leases a batch and settles these receipts in the same call."""
         acks, _ = self._settler.open(view.topic, view.group.name, receipts) if receipts else ([], [])
         popped = self._popper.pop_once(view, acks)
-        failed = self._settler.acknowledge(view.topic, view.group.name, acks)
-        self._settler.events.settled("acked", view.topic, view.group.name, acks, failed)
+        self._settler.ack_opened(view.topic, view.group.name, acks, [])
         receipts.clear()
         if popped.retry_after_ms is not None:
             run.limited_until_ms, run.is_staying = self._runtime.now() + popped.retry_after_ms, True

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.api import OPERATIONS, Api
-from chalicelib.api.admission import Demand
+from chalicelib.api import OPERATIONS, Api, Demand
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from local.memory.meter import Meter
 from tests.budgets.shop import Shop, within

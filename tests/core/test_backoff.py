@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from chalicelib.core.base.errors import DecantError
 from chalicelib.core.base.fields import Label
 from chalicelib.core.base.limits import BACKOFF_MS, NACK_DELAY_MS_MAX
-from chalicelib.core.catalogue import backoff
-from chalicelib.core.catalogue.backoff import Backoff
 from chalicelib.core.catalogue.group import DEFAULTS
+from chalicelib.core.catalogue.group_settings import Backoff, parse_backoff
 
 LABEL = Label("backoff_ms")
 
@@ -28,12 +27,12 @@ GROWING = st.builds(
 
 @given(st.lists(WAITS, min_size=1, max_size=100), st.integers(1, 1_000))
 def test_the_last_wait_of_a_list_repeats(waits: list[int], attempt: int) -> None:
-    assert backoff.parse(waits, LABEL).wait_ms(attempt) == (waits[attempt - 1] if attempt <= len(waits) else waits[-1])
+    assert parse_backoff(waits, LABEL).wait_ms(attempt) == (waits[attempt - 1] if attempt <= len(waits) else waits[-1])
 
 
 @given(GROWING, st.integers(1, 1_000))
 def test_a_wait_grows_up_to_its_bound(given_: dict[str, Any], attempt: int) -> None:
-    made = backoff.parse(given_, LABEL)
+    made = parse_backoff(given_, LABEL)
     assert made.wait_ms(1) == given_["initial_ms"]
     assert made.wait_ms(attempt) <= made.wait_ms(attempt + 1) <= given_["max_ms"]
     assert Backoff.of(made.text) == made
@@ -41,12 +40,12 @@ def test_a_wait_grows_up_to_its_bound(given_: dict[str, Any], attempt: int) -> N
 
 @pytest.mark.parametrize(("multiplier", "wait_ms"), [(1, 100), (1.0, 100), (1.5, 1_000), (2, 1_000), (100, 1_000)])
 def test_the_millionth_wait_is_known_at_once(multiplier: float, wait_ms: int) -> None:
-    made = backoff.parse({"initial_ms": 100, "multiplier": multiplier, "max_ms": 1_000}, LABEL)
+    made = parse_backoff({"initial_ms": 100, "multiplier": multiplier, "max_ms": 1_000}, LABEL)
     assert made.wait_ms(10**6) == made.wait_ms(10**9) == wait_ms
 
 
 def test_a_wait_doubles() -> None:
-    made = backoff.parse({"initial_ms": 100, "multiplier": 2, "max_ms": 1_000}, LABEL)
+    made = parse_backoff({"initial_ms": 100, "multiplier": 2, "max_ms": 1_000}, LABEL)
     assert [made.wait_ms(attempt) for attempt in range(1, 7)] == [100, 200, 400, 800, 1_000, 1_000]
 
 
@@ -75,4 +74,4 @@ def test_the_default_is_that_of_the_contract() -> None:
 )
 def test_an_invalid_backoff_is_refused_by_name(data: object, named: str) -> None:
     with pytest.raises(DecantError, match=named):
-        backoff.parse(data, LABEL)
+        parse_backoff(data, LABEL)

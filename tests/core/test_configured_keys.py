@@ -10,7 +10,7 @@ import pytest
 from chalicelib.core.base.errors import RequestNotFound, StoreUnavailable
 from chalicelib.core.base.limits import INVISIBLE_MS_MAX
 from chalicelib.core.catalogue.signing_key import FAILED_MS, HEARD_MS, REREAD_MS, RETRY_MS, ConfiguredKeys, SigningKey
-from chalicelib.core.cursors.receipt import Receipt, Receipts
+from chalicelib.core.cursors.lease import Receipt, Receipts
 from chalicelib.core.requests.correlation import Correlation, Correlations
 from chalicelib.service import Service
 from local.memory.store import MemoryStore

@@ -12,7 +12,7 @@ from chalicelib.core.base.errors import RequestNotFound
 from chalicelib.core.base.limits import CORRELATION_ID_CHARS_MAX, REPLY_TIMEOUT_MS_MAX
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.signing_key import SigningKey, signed
-from chalicelib.core.cursors.receipt import Receipt, Receipts, sign
+from chalicelib.core.cursors.lease import Receipt, Receipts, sign
 from chalicelib.core.requests.correlation import NONCE_BYTES, Correlation, Correlations
 from chalicelib.core.telemetry.telemetry import Telemetry
 from local.memory.store import MemoryStore

@@ -1,7 +1,7 @@
-"""Whoever acts on a cursor, and however old what he knows of it is: every message has one owner, and one end.
+"""Every message has one owner and one end, however many callers act on a cursor, and however old the one they know is.
 
-Random histories of a cursor in the hands of many, each of whom plans from some earlier sight of it. What a plan's
-guards refuse does not happen; what they let pass must keep the invariants.
+Random histories of a cursor in the hands of many, each of whom plans from some earlier sight of it. A change that a
+plan's guards refuse does not happen; one that they let pass must keep the invariants.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from hypothesis import strategies as st
 from chalicelib.core.base.limits import LEASES_MAX
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.consuming.claim_plan import Tokens, pick, take
+from chalicelib.core.consuming.claim_plan import LeaseTokens, pick, take
 from chalicelib.core.cursors import cursor_writes as steps
 from chalicelib.core.cursors.broadcast import forget, newest, note
 from chalicelib.core.cursors.cursor import (
     LEASES_FEW,
     Cursor,
+    ReceiptState,
     RetryPage,
-    Standing,
     all_cursors_of,
     completed,
     cursors_of,
     read_again,
 )
-from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.cursor_writes import CursorChange
 from chalicelib.core.cursors.lease import ACKED, MOVED, SET_ASIDE_UNTIL_MS, UNKNOWN_MS, Lease, mark, runs
 from chalicelib.core.table.writes import Item, Key, Path, RemoveItem, Set, Write
 from local.memory.evaluate import after, holds
@@ -65,7 +65,7 @@ class History:
 
     @property
     def acts(self) -> tuple[Callable[[], None], ...]:
-        """What is done in a history, at random."""
+        """The steps of a history, at random."""
         return self.pop, self.pop, self.ack, self.move, self.prolong, self.bury, self.prune, self.wait
 
     @property
@@ -108,7 +108,7 @@ class History:
         looked_at = self.now - self.chance.choice((0, 0, 4, 600))  # what was parked then may be due by now
         picked = pick(seen, GROUP, self.chance.randint(seen.next, END), self.chance.choice((1, 3, 8)), looked_at)
         until_ms, noted_ms = self.now + self.chance.choice((5, 500)), self.chance.choice((None, self.now))
-        tokens = Tokens(self.token(), self.token)
+        tokens = LeaseTokens(self.token(), self.token)
         change = take(picked, seen, [], tokens, until_ms, is_exact=False, noted_ms=noted_ms)
         change += steps.prune(seen, self.now) + steps.note_pop(None, self.now)
         live = {token for token, lease in self.cursor.leases.items() if lease.deadline > self.now}
@@ -150,7 +150,7 @@ class History:
             self.only_changed(before, change)
 
     def prolong(self) -> None:
-        """Whoever sees the lease due takes it over only if it is so still: `pop` asserts that no live one is taken."""
+        """A caller takes over a lease only if it is still due: `pop` asserts that no live one is taken."""
         seen, before = self.sight(), self.fates()
         lease, _ = self.some(seen)
         if not lease:
@@ -179,8 +179,8 @@ class History:
         assert self.fates() == before
 
     def late(self) -> None:
-        """A request arrives once more, after its caller has given up or gone on. What it takes anew is nobody's until
-        its lease runs out; from others it takes no more than it did before, and settles nothing else."""
+        """A request arrives once more, after its caller has given up or gone on. Messages that it takes anew are
+        nobody's until its lease runs out; from others it takes no more than it did before, and settles nothing else."""
         if not self.sent:
             return
         write, named = self.chance.choice(self.sent[-20:])
@@ -202,7 +202,7 @@ class History:
         lease = self.chance.choice(leases)
         return lease, sorted(self.chance.sample(lease.owed, self.chance.randint(1, len(lease.owed))))
 
-    def only_changed(self, before: Fates, change: Change) -> None:
+    def only_changed(self, before: Fates, change: CursorChange) -> None:
         """Everything is where it was, or in one of the new leases; nothing got settled."""
         for offset, fate in self.fates().items():
             assert fate == before.get(offset) or fate in change.tokens
@@ -219,7 +219,7 @@ class History:
                     assert self.firsts.setdefault(offset, lease.first_at_ms or 0) == lease.first_at_ms
         for token, offset in self.delivered:
             if fates[offset] == token:
-                assert self.cursor.standing(token, self.cursor.leases[token].start, offset) is Standing.OWED
+                assert self.cursor.state_of(token, self.cursor.leases[token].start, offset) is ReceiptState.OWED
 
 
 @settings(max_examples=100)
@@ -260,7 +260,7 @@ def test_new_cursors_are_those_of_their_consumer() -> None:
     assert completed(group, range(2), [own], "ann") == [fresh, own]
 
 
-def paths(change: Change) -> list[Path]:
+def paths(change: CursorChange) -> list[Path]:
     return [effect.path for effect in change.effects if not isinstance(effect, RemoveItem)]
 
 
@@ -342,10 +342,10 @@ def test_a_write_demands_the_epoch_that_was_read() -> None:
 
 def test_a_receipt_stands_as_its_own_lease_does() -> None:
     seen = Cursor(KEY, 1, 4, {"t": Lease("t", 2, 2, 5, 1, (mark(ACKED, [0]),))})
-    assert (seen.standing("t", 2, 2), seen.standing("t", 2, 3)) == (Standing.ACKED, Standing.OWED)
-    assert (seen.standing("t", 0, 1), seen.standing("u", 2, 3)) == (Standing.ACKED, Standing.LOST)
+    assert (seen.state_of("t", 2, 2), seen.state_of("t", 2, 3)) == (ReceiptState.ACKED, ReceiptState.OWED)
+    assert (seen.state_of("t", 0, 1), seen.state_of("u", 2, 3)) == (ReceiptState.ACKED, ReceiptState.LOST)
     moved = replace(seen, leases={"t": Lease("t", 2, 2, 5, 1, (mark(MOVED, [0]),))})
-    assert [moved.standing("t", 2, offset) for offset in (2, 3)] == [Standing.LOST, Standing.OWED]
+    assert [moved.state_of("t", 2, offset) for offset in (2, 3)] == [ReceiptState.LOST, ReceiptState.OWED]
 
 
 def claimed(item: Item, token: str) -> Write:
@@ -372,7 +372,7 @@ def test_an_ack_never_counts_for_other_messages_under_the_same_token(indexes: li
     before = history.fates()
     history.apply(steps.write(seen, steps.ack(lease, indexes)))
     assert history.fates() == before
-    assert history.cursor.standing("t", lease.start, lease.start) is Standing.ACKED
+    assert history.cursor.state_of("t", lease.start, lease.start) is ReceiptState.ACKED
 
 
 def test_a_move_never_takes_other_messages_under_the_same_token() -> None:
@@ -383,7 +383,7 @@ def test_a_move_never_takes_other_messages_under_the_same_token() -> None:
 
 
 def test_messages_whose_lease_was_extended_meanwhile_are_not_buried() -> None:
-    """Whoever buries by a receipt knows no deadline, and does not ask for it."""
+    """A burial by a receipt knows no deadline, and does not demand one."""
     history = History(0)
     assert history.apply(claimed(history.item, "t"))
     seen, lease = history.cursor, history.cursor.leases["t"]

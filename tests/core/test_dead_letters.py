@@ -11,10 +11,10 @@ from chalicelib.core.base.message import Message
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.cursors.lease import Lease
-from chalicelib.core.dead_letters import redrive
+from chalicelib.core.dead_letters import queue
 from chalicelib.core.dead_letters.bury import DEAD_TOGETHER_MAX, DeadLetter, put, together
 from chalicelib.core.dead_letters.move import COUNT, received_before
-from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX, by_cursor
+from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX, by_cursor, choose
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Set
 
@@ -74,19 +74,19 @@ def cursor(*starts: int) -> Cursor:
 def test_a_redrive_takes_what_its_cursor_has_room_for(
     monkeypatch: pytest.MonkeyPatch, owing: list[int], offsets: list[int], chosen: int, back: list[range]
 ) -> None:
-    monkeypatch.setattr(redrive, "REDRIVEN_LEASES_MAX", 4)
+    monkeypatch.setattr(queue, "REDRIVEN_LEASES_MAX", 4)
     letters = [letter_at(offset) for offset in offsets]
-    assert redrive.choose(cursor(*owing), letters) == (letters[:chosen], back)
+    assert choose(cursor(*owing), letters) == (letters[:chosen], back)
 
 
 def test_a_redrive_takes_as_many_runs_as_a_transaction() -> None:
     letters = [letter_at(2 * place) for place in range(TAKEOVERS_MAX + 3)]
     many = replace(cursor(), next=10_000)
-    assert redrive.choose(many, letters) == (
+    assert choose(many, letters) == (
         letters[:TAKEOVERS_MAX],
         [range(letter.offset, letter.offset + 1) for letter in letters[:TAKEOVERS_MAX]],
     )
-    assert redrive.choose(many, letters[:3], paged={2}) == (letters[:3], [range(1), range(4, 5)])
+    assert choose(many, letters[:3], paged={2}) == (letters[:3], [range(1), range(4, 5)])
 
 
 def test_letters_are_counted_by_the_cursor_of_their_queue_and_consumer() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from chalicelib.core.base.limits import STORED_LATE_MS_MAX
 from chalicelib.core.base.message import Message
-from chalicelib.core.delays.chain import remaining
 from chalicelib.core.delays.decision import (
     DUE_KEPT_MS,
     NONE,
@@ -20,10 +19,9 @@ from chalicelib.core.delays.decision import (
     together,
     waiting_ttl,
 )
-from chalicelib.core.delays.promoter import first_due
-from chalicelib.core.delays.writer import Waiting
-from chalicelib.core.log.packing import unpack
-from chalicelib.core.log.segment import Entry
+from chalicelib.core.delays.delayed_messages import Waiting
+from chalicelib.core.delays.promoter import first_due, remaining
+from chalicelib.core.log.segment import Entry, unpack
 from chalicelib.core.table.writes import Item
 
 NOW = 1_800_000_000_999

@@ -16,7 +16,7 @@ from chalicelib.core.base.errors import InvalidFilter
 from chalicelib.core.base.limits import EXPRESSION_CHARS_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.core.base.message import Message
 from chalicelib.core.catalogue.filter_expressions import steps_max
-from chalicelib.core.catalogue.filters import Filter, parse
+from chalicelib.core.catalogue.group_settings import Filter, parse_filter
 
 
 def message(properties: dict[str, str] | None = None) -> Message:
@@ -91,7 +91,7 @@ ASKING_ALL = ["to_string(@)", "@ == @", "contains(@, @)", "[@,@]|[0] != [1]", "l
 @pytest.mark.parametrize("stage", GROWING)
 def test_an_expression_whose_result_grows_with_each_stage_is_refused(stage: str) -> None:
     with pytest.raises(InvalidFilter, match=r"takes more than \d+ steps for a message \(\d+ properties\): "):
-        parse({"expression": stages("tag", stage)})
+        parse_filter({"expression": stages("tag", stage)})
 
 
 @pytest.mark.parametrize("stage", GROWING)
@@ -99,7 +99,7 @@ def test_a_condition_does_not_hide_what_grows(stage: str) -> None:
     hidden = stages("tag", stage)[:-30].rpartition("|")[0]
     for expression in (f"tag == 'no' && ({hidden})", f"key || ({hidden})", f"[tag][?@ == 'no'] | [0].({hidden})"):
         with pytest.raises(InvalidFilter):
-            parse({"expression": expression})
+            parse_filter({"expression": expression})
 
 
 @pytest.mark.parametrize("asking", ASKING_ALL)
@@ -107,7 +107,7 @@ def test_a_condition_does_not_hide_what_grows(stage: str) -> None:
 def test_walking_a_value_costs_each_place_that_it_is_in(stage: str, asking: str) -> None:
     expression = f"{'|'.join(['tag', *[stage] * 40])}|{asking}"
     with pytest.raises(InvalidFilter, match=r"takes more than \d+ steps"):
-        parse({"expression": expression})
+        parse_filter({"expression": expression})
     assert as_stored(expression).wants(SMALL) is False
 
 
@@ -155,14 +155,14 @@ LEGIT = [
 def test_a_condition_is_answered_for_the_largest_message_too(
     expression: str, wanted: bool | None, seen: Message
 ) -> None:
-    assert parse({"expression": expression}).wants(seen) is (seen is SMALL if wanted is None else wanted)
+    assert parse_filter({"expression": expression}).wants(seen) is (seen is SMALL if wanted is None else wanted)
 
 
 @pytest.mark.parametrize("levels", ["|".join(["@"] * 151), "||".join(["tag"] * 151), "!" * 150 + "tag"])
 def test_an_expression_of_more_than_150_levels_is_refused(levels: str) -> None:
     with pytest.raises(InvalidFilter, match="is nested too deep, at most 150 levels: "):
-        parse({"expression": levels})
-    assert parse({"expression": levels[4:].strip("|") or levels}).given
+        parse_filter({"expression": levels})
+    assert parse_filter({"expression": levels[4:].strip("|") or levels}).given
 
 
 # -- any expression ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from chalicelib.core.producing.queue_choice import queue_of_key
+from chalicelib.core.producing.produce import queue_of_key
 
 KEYS = [f"key-{number}" for number in range(20_000)]
 PAIRS = [(1, 2), (2, 3), (2, 16), (4, 5), (7, 100), (127, 128)]

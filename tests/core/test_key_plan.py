@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.catalogue.group import BY_KEY, Group
 from chalicelib.core.consuming import key_plan
-from chalicelib.core.consuming.claim_plan import HeldBack, Pick, Tokens, take
-from chalicelib.core.consuming.key_plan import Known, Owed, Window
+from chalicelib.core.consuming.claim_plan import HeldBack, LeaseTokens, take
+from chalicelib.core.consuming.key_plan import FreshWindow, KeyPick, Known, OwedMessages
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor
@@ -44,19 +44,19 @@ def queues(draw: st.DrawFn) -> tuple[Cursor, dict[int, Known]]:
 
 def planned(
     cursor: Cursor, known: dict[int, Known], want: int, delivered: tuple[int, ...] = (), wanted: list[int] | None = None
-) -> tuple[Pick, Owed]:
-    owed = Owed.by(cursor, known, NOW, NOTHING, delivered, lambda _: True)
+) -> tuple[KeyPick, OwedMessages]:
+    owed = OwedMessages.by(cursor, known, NOW, NOTHING, delivered, lambda _: True)
     wanted = [*range(cursor.next, cursor.next + AHEAD)] if wanted is None else wanted
     count, is_enough = key_plan.look(known, owed.blocked(known), cursor.aside, wanted, want)
     looked_at = range(cursor.next, wanted[count - 1] + 1 if count else cursor.next)
-    window = Window(looked_at, wanted[:count], is_cut=not is_enough)
+    window = FreshWindow(looked_at, wanted[:count], is_cut=not is_enough)
     in_turn = owed.in_turn(known, window.wanted)
     return key_plan.arrange(cursor, window, key_plan.choose(cursor, GROUP, in_turn, want, NOW, 0)), owed
 
 
-def carried_out(cursor: Cursor, picked: Pick) -> Cursor:
+def carried_out(cursor: Cursor, picked: KeyPick) -> Cursor:
     names = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    change = take(picked, cursor, [], Tokens("fresh", lambda: next(names)), NOW + 1_000, True, True)
+    change = take(picked, cursor, [], LeaseTokens("fresh", lambda: next(names)), NOW + 1_000, True, True)
     if picked.aside:
         change += cursor_writes.set_aside(set_aside(Clock().runtime(1), picked.aside))
     claim = write(cursor, change)
@@ -111,7 +111,7 @@ def test_no_more_is_set_aside_than_may_be(made: tuple[Cursor, dict[int, Known]],
 def test_keys_come_in_the_order_of_their_first_messages_that_can_be_had() -> None:
     since_ms = [20, 30, 10, 20, 10, 5]
     known = {offset: Known("abcadb"[offset], ms) for offset, ms in enumerate(since_ms)}
-    assert [each.offset for each in Owed().in_turn(known, range(6))] == [2, 4, 0, 3, 1, 5]
+    assert [each.offset for each in OwedMessages().in_turn(known, range(6))] == [2, 4, 0, 3, 1, 5]
 
 
 def test_what_the_same_call_delivers_blocks_nothing() -> None:
@@ -192,7 +192,7 @@ def test_a_claim_of_nothing_new_passes_what_is_not_wanted_or_all_waits(
     """All that is wanted waits if the claim after this one is to look further."""
     chosen = [key_plan.Ready(5, 5, NOW, Lease("due", 5, 1, NOW, 1))] * due
     choice = key_plan.Choice(chosen)
-    picked = key_plan.arrange(Cursor(KEY, 0, 10, {}), Window(range(10, 14), wanted, is_cut), choice)
+    picked = key_plan.arrange(Cursor(KEY, 0, 10, {}), FreshWindow(range(10, 14), wanted, is_cut), choice)
     assert (picked.fresh, picked.aside, picked.count) == (fresh, aside, due)
 
 
@@ -204,7 +204,7 @@ def test_the_last_are_left_if_too_many_would_be_set_aside(bound: int, taken: lis
     choice = key_plan.Choice([*leases, *(key_plan.Ready(each, each, NOW, None) for each in (11, 13))])
     cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (aside, due)})
     with patch.object(key_plan, "SET_ASIDE_MAX", bound):
-        picked = key_plan.arrange(cursor, Window(range(10, 14), [10, 11, 12, 13], False), choice)
+        picked = key_plan.arrange(cursor, FreshWindow(range(10, 14), [10, 11, 12, 13], False), choice)
     assert picked.in_turn == [2, 5, *taken]
 
 
@@ -227,7 +227,7 @@ def test_no_more_is_looked_at_than_can_be_set_aside(aside: int, count: int) -> N
     ],
 )
 def test_so_many_fresh_messages_are_looked_at(keys: str, want: int, looked_at: tuple[int, bool]) -> None:
-    """What has the key `x` waits."""
+    """Messages with the key `x` wait."""
     known = {offset: Known(key, 0) for offset, key in enumerate(keys)}
     assert key_plan.look(known, {"x"}, 0, [*known], want) == looked_at
 
@@ -261,9 +261,9 @@ def test_a_claim_passes_what_is_not_wanted_and_sets_aside_what_waits() -> None:
     chosen = [key_plan.Ready(offset, offset, NOW, lease) for offset, lease in leased]
     chosen[2:2] = [key_plan.Ready(offset, offset, NOW, None) for offset in (15, 12)]
     cursor = Cursor(KEY, 0, 10, {lease.token: lease for lease in (due, aside)})
-    window = Window(range(10, 20), [11, 12, 13, 15, 18], is_cut=False)
+    window = FreshWindow(range(10, 20), [11, 12, 13, 15, 18], is_cut=False)
     for held_back in (HeldBack.CAP, HeldBack.ONE_WRITE):
-        assert key_plan.arrange(cursor, window, key_plan.Choice(chosen, held_back)) == Pick(
+        assert key_plan.arrange(cursor, window, key_plan.Choice(chosen, held_back)) == KeyPick(
             ((due, range(1)), (aside, range(2)), (aside, range(3, 4)), (due, range(6, 7))),
             8,
             10,
@@ -301,7 +301,7 @@ def test_what_is_owed_is_ready_or_held_or_of_this_call() -> None:
     cursor = Cursor(KEY, 0, 12, {lease.token: lease for lease in (unripe, aside, held, acked, due)})
     known = {offset: Known(None if offset == 3 else "ab"[offset % 2], 100 + offset) for offset in range(12)}
     riding = Plan(tokens={"acked"}, acked=[(acked, [0, 2])])
-    owed = Owed.by(cursor, known, NOW, riding, {2, 10}, lambda stored_at_ms: stored_at_ms < 111)
+    owed = OwedMessages.by(cursor, known, NOW, riding, {2, 10}, lambda stored_at_ms: stored_at_ms < 111)
     ready = [key_plan.Ready(1, "b", NOW, due), key_plan.Ready(3, 3, NOW, due), key_plan.Ready(9, "b", 109, aside)]
     assert owed.ready == ready
     assert owed.held == {5, 7, 8, 11}
@@ -316,7 +316,7 @@ def test_the_bound_of_what_is_over_and_stays_is_that_of_one_write() -> None:
     for count in (0, 1, TAKEOVERS_MAX - 1, TAKEOVERS_MAX, TAKEOVERS_MAX + 1):
         for acked in (0, count // 2):
             taken = tuple((lease, range(1)) for lease in over[acked:count])
-            picked = Pick(taken, 0, 100)
+            picked = KeyPick(taken, 0, 100)
             demanded = key_plan.overdue(cursor, group, picked, NOW, {lease.token for lease in over[:acked]})
             assert [*demanded] == over[count : max(count, TAKEOVERS_MAX)]
 
@@ -325,7 +325,7 @@ def test_what_is_over_and_stays_is_demanded_where_it_could_exceed_the_cap() -> N
     live, over = Lease("live", 0, 2, NOW + 1, 1), Lease("over", 2, 3, NOW, 1)
     taken, acked = Lease("taken", 5, 1, NOW, 1), Lease("acked", 6, 1, NOW, 1)
     cursor = Cursor(KEY, 0, 7, {lease.token: lease for lease in (taken, acked, live, over)})
-    picked = Pick(((taken, range(1)),), 0, 7)
+    picked = KeyPick(((taken, range(1)),), 0, 7)
     for cap, demanded in ((5, [over]), (6, [])):
         group = replace(GROUP, max_in_flight=cap)
         assert [*key_plan.overdue(cursor, group, picked, NOW, {"acked"})] == demanded

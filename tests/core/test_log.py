@@ -19,7 +19,7 @@ from chalicelib.core.log.segment import (
     leave,
     reopen,
 )
-from chalicelib.core.log.tails import CROWDED_BYTES_MAX
+from chalicelib.core.log.writer import CROWDED_BYTES_MAX
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Write
 from local.memory.evaluate import after, holds
@@ -137,7 +137,7 @@ def left(seen: Item | None, by: int) -> Item:
 
 
 def states() -> dict[str, Item | None]:
-    """What the first segment of a log can be. A queue leaves, returns, and leaves again."""
+    """The states of the first segment of a log. A queue leaves, returns, and leaves again."""
     entries = [Entry(b"an entry", size, 1, "json", 1, b"x" * size) for size in (9, SEGMENT_FULL_BYTES)]
     new, full = (after(None, append("log", 0, entry, may_create=True)) for entry in entries)
     gone, gone_empty = left(new, 5), left(None, 5)
@@ -148,7 +148,7 @@ def states() -> dict[str, Item | None]:
 
 
 def writes(states: dict[str, Item | None]) -> dict[str, tuple[Write, set[str]]]:
-    """What may be on its way to a segment, and the states in which it may land."""
+    """Writes that may be on their way to a segment, and the states in which they may land."""
     entry, gone, new = Entry(b"another.", 1, 1, "json", 1, b"x"), Segment.of(states["gone"] or {}), states["new"] or {}
     is_open = {"new", "back empty"}
     return {

@@ -20,11 +20,9 @@ from chalicelib.core.base.limits import (
     RESPONSE_JSON_BYTES_MAX,
     TTL_MS_MAX,
 )
-from chalicelib.core.base.message import LOST, Message, Stored
-from chalicelib.core.base.response_size import Space
-from chalicelib.core.log.packing import PLAIN, ZSTD, pack, unpack
+from chalicelib.core.base.message import LOST, Message, Space, Stored
 from chalicelib.core.log.payloads import Payloads, payload_keys
-from chalicelib.core.log.segment import PIECE_BYTES_MAX, Entry, pieces_of
+from chalicelib.core.log.segment import PIECE_BYTES_MAX, PLAIN, ZSTD, Entry, pack, pieces_of, unpack
 from local.memory.sizes import value_bytes
 from local.memory.store import MemoryStore
 from tests.support.late_store import LateStore

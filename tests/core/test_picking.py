@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, TAKEOVERS_MAX
 from chalicelib.core.catalogue.group import Group
 from chalicelib.core.consuming import claim_plan
-from chalicelib.core.consuming.claim_plan import HeldBack, Pick, Tokens, pick, stretches, take
+from chalicelib.core.consuming.claim_plan import HeldBack, LeaseTokens, Pick, pick, stretches, take
 from chalicelib.core.consuming.receipt_batch import Plan
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor
@@ -68,7 +68,7 @@ def item_of(cursor: Cursor) -> dict[str, object]:
 def taken(cursor: Cursor, picked: Pick, is_exact: bool = False) -> tuple[Cursor, list[str]] | None:
     """The cursor after the claim, and the new tokens; None: refused."""
     numbers = count()
-    change = take(picked, cursor, [], Tokens("new", lambda: f"new-{next(numbers)}"), NOW + 30_000, is_exact)
+    change = take(picked, cursor, [], LeaseTokens("new", lambda: f"new-{next(numbers)}"), NOW + 30_000, is_exact)
     if not change:
         return cursor, []
     item, claim = item_of(cursor), write(cursor, change)
@@ -244,7 +244,7 @@ def test_an_ordered_queue_waits_for_what_is_out(leases: list[Lease], is_ordered:
 def test_only_receipts_that_name_a_lease_need_witnesses(settle_by: str, has_witnesses: bool) -> None:
     picked = pick(Cursor(KEY, 0, 10, {"due": DUE}), replace(group(9), settle_by=settle_by), 10, 9, NOW)
     assert picked.has_witnesses is has_witnesses
-    change = take(picked, Cursor(KEY, 0, 10, {"due": DUE}), [], Tokens("new", lambda: "split"), NOW, False)
+    change = take(picked, Cursor(KEY, 0, 10, {"due": DUE}), [], LeaseTokens("new", lambda: "split"), NOW, False)
     assert any(isinstance(effect, Remove) for effect in change.effects) is not has_witnesses
 
 
@@ -348,7 +348,7 @@ def test_a_claim_notes_the_segment_in_which_the_next_begins(
         SimpleNamespace(base=base, end=end, is_sealed=is_sealed or end != bases[-1]) for base, end in pairwise(bases)
     ]
     picked = Pick((), offset, 0)
-    change = take(picked, Cursor(KEY, 0, 0, {}), chain, Tokens("new", lambda: "split"), NOW, False)
+    change = take(picked, Cursor(KEY, 0, 0, {}), chain, LeaseTokens("new", lambda: "split"), NOW, False)
     noted = [effect.value for effect in change.effects if isinstance(effect, Set) and effect.path == ("segment",)]
     assert noted == ([] if hint is None else [hint])
 
@@ -366,7 +366,7 @@ def test_a_claim_notes_the_segment_in_which_the_next_begins(
 def test_a_claim_demands_just_what_it_counts_on(counts_on: str, demanded: set[Path]) -> None:
     is_close, demands_no_redrive = counts_on == "cap", counts_on == "redrives"
     picked = Pick((), 2, 9, is_capped_closely=is_close, demands_no_redrive=demands_no_redrive)
-    tokens, cursor = Tokens("new", lambda: "split"), Cursor(KEY, 0, 0, {}, returns=1)
+    tokens, cursor = LeaseTokens("new", lambda: "split"), Cursor(KEY, 0, 0, {}, returns=1)
     change = take(picked, cursor, [], tokens, NOW, counts_on == "messages", counts_on == "order")
     assert {guard.path for guard in change.guards if isinstance(guard, Equals)} == demanded
 
@@ -380,7 +380,7 @@ def test_a_claim_is_one_change_of_all_it_takes(
     picked = Pick(takeovers, 3, 17, passed=[1])
     names, until_ms = iter("abc"), NOW + 30_000
     cursor = Cursor(KEY, 0, 6, {lease.token: lease for lease in (one, other)})
-    change = take(picked, cursor, [], Tokens("new", lambda: next(names)), until_ms, False, noted_ms=noted_ms)
+    change = take(picked, cursor, [], LeaseTokens("new", lambda: next(names)), until_ms, False, noted_ms=noted_ms)
     first = Lease("a", 0, 1, until_ms, 4, (), told_ms), Lease("b", 2, 2, until_ms, 4, (), told_ms)
     assert change == (
         cursor_writes.move(one, [0, 2, 3], first)
@@ -395,6 +395,6 @@ def test_a_claim_is_one_change_of_all_it_takes(
 @pytest.mark.parametrize("fresh", [0, 2])
 def test_a_claim_of_what_is_all_passed_makes_no_lease(fresh: int) -> None:
     picked = Pick((), fresh, 9, passed=range(fresh))
-    change = take(picked, Cursor(KEY, 0, 0, {}), [], Tokens("new", lambda: "split"), NOW, False)
-    passed = cursor_writes.pass_by(fresh, None) if fresh else cursor_writes.Change()
+    change = take(picked, Cursor(KEY, 0, 0, {}), [], LeaseTokens("new", lambda: "split"), NOW, False)
+    passed = cursor_writes.pass_by(fresh, None) if fresh else cursor_writes.CursorChange()
     assert change == cursor_writes.not_beyond(9) + passed

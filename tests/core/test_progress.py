@@ -1,4 +1,4 @@
-"""What the progress of a group says about one queue, and of all its consumers together."""
+"""The progress of a group in one queue, and of all its consumers together."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.core.catalogue import signing_key
-from chalicelib.core.cursors.receipt import Receipt, read, sign
+from chalicelib.core.cursors.lease import Receipt, read, sign
 
 KEY = b"0123456789abcdef"
 ALPHABET = string.ascii_letters + string.digits + "-_"
@@ -90,9 +90,9 @@ def test_a_receipt_that_the_release_before_signed_is_read(receipt: Receipt) -> N
 
 
 def test_a_receipt_of_another_version_is_nothing() -> None:
-    import chalicelib.core.cursors.receipt
+    import chalicelib.core.cursors.lease
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chalicelib.core.cursors.receipt, "_VERSION", "0")
+        patch.setattr(chalicelib.core.cursors.lease, "_VERSION", "0")
         old = sign(example(8), KEY)
     assert read(old, KEY) is None

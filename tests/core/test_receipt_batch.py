@@ -8,12 +8,11 @@ import pytest
 
 from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
-from chalicelib.core.consuming.receipt_batch import CursorFull, Plan, ReceiptBatch, Seen
+from chalicelib.core.consuming.receipt_batch import CursorFull, CursorState, Plan, ReceiptBatch
 from chalicelib.core.cursors import cursor_writes
-from chalicelib.core.cursors.cursor import Cursor, RetryPage, Standing
-from chalicelib.core.cursors.cursor_writes import LEASES_ROOM, Change, prolong, write
-from chalicelib.core.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, mark
-from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.cursors.cursor import Cursor, ReceiptState, RetryPage
+from chalicelib.core.cursors.cursor_writes import LEASES_ROOM, CursorChange, prolong, write
+from chalicelib.core.cursors.lease import ACKED, MOVED, UNKNOWN_MS, Lease, Receipt, mark
 from chalicelib.core.table import keys
 from local.memory.evaluate import after, holds
 from tests.core.test_cursor import paths
@@ -37,7 +36,7 @@ def cursor_of(*leases: Lease, dead: int = 0) -> Cursor:
 
 def batch_of(cursor: Cursor, *receipts: Receipt, rule: str | None = BY_RECEIPT) -> ReceiptBatch:
     texts = [(str(number), each) for number, each in enumerate(receipts or (receipt(),))]
-    return ReceiptBatch(cursor, texts, seen=Seen.FOUND, settle_by=rule, now=NOW)
+    return ReceiptBatch(cursor, texts, cursor_state=CursorState.FOUND, settle_by=rule, now=NOW)
 
 
 def waiting(old: Lease, offsets: range) -> Lease:
@@ -50,23 +49,23 @@ LOST_FIRST = lease(POP, mark(MOVED, [0]))
 @pytest.mark.parametrize(
     ("rule", "leases", "standing", "owing"),
     [
-        (BY_DELIVERY, [lease()], Standing.OWED, [POP]),
-        (BY_DELIVERY, [lease(ends_in=0)], Standing.LOST, []),
-        (BY_MESSAGE, [lease(ends_in=0)], Standing.OWED, [POP]),
-        (BY_DELIVERY, [LOST_FIRST, lease(EXTENSION)], Standing.OWED, [EXTENSION]),
-        (BY_DELIVERY, [LOST_FIRST, lease(EXTENSION, ends_in=0)], Standing.LOST, []),
-        (BY_DELIVERY, [LOST_FIRST, lease(EXTENSION, attempt=2)], Standing.LOST, []),
-        (BY_DELIVERY, [LOST_FIRST], Standing.ACKED, []),
-        (BY_DELIVERY, [lease(OTHER)], Standing.LOST, []),
-        (BY_MESSAGE, [lease(OTHER, attempt=2)], Standing.OWED, [OTHER]),
-        (BY_MESSAGE, [LOST_FIRST, lease(OTHER, attempt=2)], Standing.OWED, [OTHER]),
+        (BY_DELIVERY, [lease()], ReceiptState.OWED, [POP]),
+        (BY_DELIVERY, [lease(ends_in=0)], ReceiptState.LOST, []),
+        (BY_MESSAGE, [lease(ends_in=0)], ReceiptState.OWED, [POP]),
+        (BY_DELIVERY, [LOST_FIRST, lease(EXTENSION)], ReceiptState.OWED, [EXTENSION]),
+        (BY_DELIVERY, [LOST_FIRST, lease(EXTENSION, ends_in=0)], ReceiptState.LOST, []),
+        (BY_DELIVERY, [LOST_FIRST, lease(EXTENSION, attempt=2)], ReceiptState.LOST, []),
+        (BY_DELIVERY, [LOST_FIRST], ReceiptState.ACKED, []),
+        (BY_DELIVERY, [lease(OTHER)], ReceiptState.LOST, []),
+        (BY_MESSAGE, [lease(OTHER, attempt=2)], ReceiptState.OWED, [OTHER]),
+        (BY_MESSAGE, [LOST_FIRST, lease(OTHER, attempt=2)], ReceiptState.OWED, [OTHER]),
     ],
 )
 def test_what_a_receipt_names_decides_whether_its_message_is_owed(
-    rule: str, leases: list[Lease], standing: Standing, owing: list[str]
+    rule: str, leases: list[Lease], standing: ReceiptState, owing: list[str]
 ) -> None:
     batch = batch_of(cursor_of(*leases), rule=rule)
-    assert (batch.standing(receipt()), [each.token for each, _ in batch.owed()]) == (standing, owing)
+    assert (batch.state_of(receipt()), [each.token for each, _ in batch.owed()]) == (standing, owing)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +152,8 @@ def test_a_move_splits_a_lease_into_runs() -> None:
 )
 def test_a_move_demands_the_end_where_a_receipt_names_more_than_a_lease(rule: str | None, demanded: str) -> None:
     change = cursor_writes.move(HELD, [0], [waiting(HELD, range(10, 11))])
-    change += cursor_writes.lasts_beyond(HELD, NOW) if "live" in demanded else Change()
-    change += cursor_writes.lasts_as_seen(HELD) if "seen" in demanded else Change()
+    change += cursor_writes.lasts_beyond(HELD, NOW) if "live" in demanded else CursorChange()
+    change += cursor_writes.lasts_as_seen(HELD) if "seen" in demanded else CursorChange()
     plan = naming(HELD, 0, seen=cursor_of(HELD), rule=rule).moves(waiting)
     assert plan.change == change + cursor_writes.has_room()
 
@@ -164,7 +163,7 @@ def test_a_move_demands_the_end_where_a_receipt_names_more_than_a_lease(rule: st
 )
 def test_an_ack_demands_that_the_delivery_lasts_unless_it_names_more(rule: str | None, demands_live: bool) -> None:
     plan = naming(HELD, 1, 2, seen=cursor_of(HELD), rule=rule).acks()
-    demanded = cursor_writes.lasts_beyond(HELD, NOW) if demands_live else Change()
+    demanded = cursor_writes.lasts_beyond(HELD, NOW) if demands_live else CursorChange()
     assert (plan.change, plan.acked) == (cursor_writes.ack(HELD, [1, 2]) + demanded, [(HELD, [1, 2])])
 
 
@@ -197,9 +196,3 @@ def test_receipts_are_late_if_another_lease_that_may_hold_them_is_over(
     assert naming(HELD, 0, seen=seen, rule=rule).is_late(seen, NOW) is is_late
     aside = cursor_of(replace(another, start=HELD.start + 1))
     assert not naming(HELD, 0, seen=aside, rule=rule).is_late(aside, NOW)
-
-
-@pytest.mark.parametrize(("ends", "sooner"), [(NOW + 5, True), (NOW + 4, False), (NOW + 3, False), (UNKNOWN_MS, True)])
-def test_an_extension_may_end_a_lease_sooner(ends: int, sooner: bool) -> None:
-    seen = cursor_of(replace(HELD, deadline=ends))
-    assert naming(HELD, 0, seen=seen).ends_sooner(NOW + 4) is sooner

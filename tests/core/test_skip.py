@@ -1,4 +1,4 @@
-"""What a view of a queue tells of the log ahead of its cursor, and what a claim passes of it."""
+"""The log ahead of a cursor, as a view of a queue shows it, and the messages that a claim passes there."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def test_a_view_is_outrun_when_all_of_a_full_segment_is_taken(at: int, filled_by
 
 @pytest.mark.parametrize(("at", "has_purged"), [(109, True), (110, False), (115, False)])
 def test_what_lies_behind_the_cursor_is_not_purged(at: int, has_purged: bool) -> None:
-    assert view_of(at, 100, entry(10, PURGED_MS), entry(10, PURGED_MS + 1)).has_purged is has_purged
+    assert view_of(at, 100, entry(10, PURGED_MS), entry(10, PURGED_MS + 1)).ahead.has_purged is has_purged

@@ -11,10 +11,10 @@ from chalicelib.core.base.message import Message
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays import decision as delays
 from chalicelib.core.delays.decision import Decision, Slot
-from chalicelib.core.log import packing, segment
+from chalicelib.core.log import segment
 from chalicelib.core.log.segment import Entry, Segment
 from chalicelib.core.producing import dedup
-from chalicelib.core.producing.queue_choice import queue_of_key
+from chalicelib.core.producing.produce import queue_of_key
 from chalicelib.core.requests import correlation
 from chalicelib.core.requests.correlation import Correlation
 from chalicelib.core.table import keys
@@ -33,7 +33,7 @@ POINTER = b"entry-id" + bytes.fromhex("0002 01a3185c5000 0000001e 03 06 00000000
 PLAIN = Entry(b"entry-id", 2, NOW, "json", 30, b"data")
 SLOTS = (Slot(NOW, b"message1"), Slot(NOW + 1, b"message2"))
 PACKED = bytes.fromhex("01a3185c5000") + b"message1" + bytes.fromhex("01a3185c5001") + b"message2"
-RECORD = dedup.Record(NOW, ENTRY, 1, 2, 40, True, NOW + 9)
+RECORD = dedup.DedupRecord(NOW, ENTRY, 1, 2, 40, True, NOW + 9)
 UNDECIDED = Undecided(PLAIN, (None, 3), 1_000, NOW + 60_000, NOW + 1_000, 0)
 REQUEST = Correlation("topic-id", "orders", NOW, 3_000, b"12345678")
 SLOT = slots.PushSlot(keys.push_slot("tid", "gid", 1), 1, "token", NOW + 5_000)
@@ -68,7 +68,7 @@ def test_an_entry_knows_its_shortest_life_and_what_was_sent_first() -> None:
         Message("c", None, None, None, {}),
     ]
     entry = Entry.packed(b"entry-id", messages, NOW)
-    assert (entry.count, entry.stored_at_ms, entry.data, entry.pieces) == (3, NOW, packing.pack(messages)[1], 0)
+    assert (entry.count, entry.stored_at_ms, entry.data, entry.pieces) == (3, NOW, segment.pack(messages)[1], 0)
     assert (entry.least_ttl_ms, entry.first_sent_at_ms) == (700, NOW - 5)
     last = Entry.packed(b"entry-id", messages[2:], NOW)
     assert (last.least_ttl_ms, last.first_sent_at_ms) == (None, None)
@@ -84,10 +84,10 @@ def test_packed_messages() -> None:
     messages = [Message("a", None, None, None, {}), full]
     line = b'{"B":"Yg==","k":"key","t":"tag","p":{"n":"v"},"i":"id","s":5,"l":7,"q":"cid","u":1800000000000}'
     lines = b'{"b":"a"}\n' + line
-    assert packing.unpack("json", lines) == messages
-    codec, data, wire_bytes = packing.pack(messages)
-    assert (packing.unpack(codec, data), wire_bytes) == (messages, len(lines) + lines.count(b'"'))
-    assert packing.pack(messages[:1])[:2] == ("json", lines[:9])
+    assert segment.unpack("json", lines) == messages
+    codec, data, wire_bytes = segment.pack(messages)
+    assert (segment.unpack(codec, data), wire_bytes) == (messages, len(lines) + lines.count(b'"'))
+    assert segment.pack(messages[:1])[:2] == ("json", lines[:9])
 
 
 def test_segments() -> None:
@@ -121,7 +121,7 @@ def test_records_of_dedup_ids() -> None:
     claim = dedup.claim("tid", "order-1", RECORD)
     about = {"at": NOW, "ttl": 1_800_000_000 + 300 + DAY_S, "entry": STORED, "index": 1, "due": NOW + 9}
     assert made(claim) == {**about, "queue": 2, "base": 40, "create": True}
-    assert dedup.Record.of(after(None, claim) or {}) == RECORD
+    assert dedup.DedupRecord.of(after(None, claim) or {}) == RECORD
     assert [allows(claim, {"at": at}) for at in (NOW - DEDUP_MS, NOW - DEDUP_MS + 1)] == [True, False]
     assert [RECORD.stands(NOW + ms) for ms in (DEDUP_MS - 1, DEDUP_MS)] == [True, False]
     assert all(claim.landed({"entry": entry}) for entry in (STORED, POINTER))

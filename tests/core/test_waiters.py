@@ -7,13 +7,13 @@ from unittest.mock import Mock
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.core.consuming.waiters import POLL_MS_MAX, Place, Waiter, Waiters
+from chalicelib.core.consuming.waiters import POLL_MS_MAX, Waiter, Waiters, WaitKey
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 
 WAIT_MS = 20_000
-BILLING, SHIPPING, ELSEWHERE = Place("t", "billing"), Place("t", "shipping"), Place("u", "billing")
+BILLING, SHIPPING, ELSEWHERE = WaitKey("t", "billing"), WaitKey("t", "shipping"), WaitKey("u", "billing")
 
 
 def rested_ms(clock: Clock, waiter: Waiter, ready_at_ms: int | None = None, is_held: bool = False) -> int:
@@ -38,8 +38,8 @@ def test_one_pop_of_each_group_hears_of_a_message() -> None:
 def test_every_consumer_of_a_broadcast_group_hears_of_a_message() -> None:
     waiters = Waiters(Clock().runtime())
     with (
-        waiters.waiting(Place("t", "all", "ann"), WAIT_MS) as ann,
-        waiters.waiting(Place("t", "all", "bob"), WAIT_MS) as bob,
+        waiters.waiting(WaitKey("t", "all", "ann"), WAIT_MS) as ann,
+        waiters.waiting(WaitKey("t", "all", "bob"), WAIT_MS) as bob,
     ):
         waiters.stored("t")
         assert ann.was_told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from chalicelib.doors.http.response import MEDIA_TYPE, PROBLEMS
+from chalicelib.doors.http.exchange import MEDIA_TYPE, PROBLEMS
 from tests.support import documented
 from tests.support.client import Answer
 

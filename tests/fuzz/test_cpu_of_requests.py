@@ -17,7 +17,7 @@ from functools import partial
 import pytest
 
 from chalicelib import wiring
-from chalicelib.api.admission import NOBODY, Demand
+from chalicelib.api import NOBODY, Demand
 from chalicelib.core.base.limits import MIB
 from local.memory.dynamodb_api import EXPRESSION_CHARS_MAX
 from local.memory.key_condition import Unreadable, key_range

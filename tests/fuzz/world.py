@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from chalicelib import wiring
-from chalicelib.doors.router import respond
+from chalicelib.doors.http.door import respond
 from local.memory.store import MemoryStore
 from local.server import request_of
 from tests.support.client import Answer, Client, Group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from chalicelib.core.base import base64url
+from chalicelib.core.base.fields import of_base64url
 from chalicelib.core.cursors.cursor_writes import WITNESS_MS, WITNESSES_MAX
 from tests.history import moves, receipt_rules, settle_by
 from tests.history.case import Case
@@ -119,7 +119,7 @@ def _given_up(case: Case, ack: Settled, since_ms: int) -> set[object]:
 
 def _lease_of(receipt: str) -> object:
     """The beginning that all receipts of a lease share. A made-up receipt stands for a lease of its own."""
-    *lease, _ = (base64url.decoded(receipt) or b"").split(b":", 7)
+    *lease, _ = (of_base64url(receipt) or b"").split(b":", 7)
     return tuple(lease) if lease else receipt
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.core.cursors.receipt import Receipt, sign
+from chalicelib.core.cursors.lease import Receipt, sign
 from tests.history.examples import broken, delivered, history, settled
 from tests.history.facts import (
     Purge,

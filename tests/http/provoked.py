@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.admission import Demand
-from chalicelib.doors.http import openapi
-from chalicelib.doors.http import request as body_module
+from chalicelib.api import Demand
+from chalicelib.doors.http import exchange, openapi
 from tests.support.client import ALL_RIGHTS, Answer, Client, receipts
 from tests.support.troubled_store import TroubledStore, broken, throttled_queue, unavailable
 
@@ -139,7 +138,7 @@ class Provoked:
             case 405:
                 return ask("PATCH", path, body)
             case 413:
-                self.monkeypatch.setattr(body_module, "REQUEST_BYTES_MAX", 1_000)
+                self.monkeypatch.setattr(exchange, "REQUEST_BYTES_MAX", 1_000)
                 return ask(method, path, raw=b" " * 1_001)
             case 500:
                 self.monkeypatch.setattr(openapi, "document", None)

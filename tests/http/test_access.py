@@ -10,8 +10,7 @@ import pytest
 import app as functions
 from app import app
 from chalicelib import wiring
-from chalicelib.api import OPERATIONS, Api
-from chalicelib.api.admission import Demand
+from chalicelib.api import OPERATIONS, Api, Demand
 from chalicelib.core.base.fields import declarations
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.doors.http.openapi import document

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.core.base.errors import InvalidJson
-from chalicelib.doors.http.request import parsed
+from chalicelib.doors.http.exchange import parsed
 
 SPACES = st.sampled_from(["", " ", "\t", "\r\n"])
 STRINGS = st.sampled_from(["a", "b", ":", "\\u003a", "\\u003A", "\\u0061", '\\":', "\\\\", "é", "{}"]).map(

@@ -11,9 +11,8 @@ import pytest
 from chalicelib.core.base.limits import DEAD_MS, HOUR_MS, MESSAGE_JSON_BYTES_MAX, REASON_CHARS_MAX
 from chalicelib.core.base.message import carried_bytes
 from chalicelib.core.cursors.retries import PARKED_MAX
-from chalicelib.core.dead_letters import redrive as redrive_module
-from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX
-from chalicelib.core.dead_letters.redrive import REDRIVEN_LEASES_MAX
+from chalicelib.core.dead_letters import queue as dead_letter_queue
+from chalicelib.core.dead_letters.queue import PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
 from chalicelib.core.store import Keys, Read
 from chalicelib.core.table.writes import Item, Key
 from tests.store.strict import StrictStore
@@ -343,7 +342,7 @@ def test_a_redrive_takes_what_the_cursor_has_room_for_and_leaves_the_rest(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leases_max = REDRIVEN_LEASES_MAX // 4  # to die one by one takes long
-    monkeypatch.setattr(redrive_module, "REDRIVEN_LEASES_MAX", leases_max)
+    monkeypatch.setattr(dead_letter_queue, "REDRIVEN_LEASES_MAX", leases_max)
     group = topic.group("bulk", max_in_flight=20_000)
     count = 2 * leases_max + 300  # of which every second dies
     while topic.details()["queue_offsets"][0]["end_offset"] < count:
@@ -362,7 +361,7 @@ def test_a_redrive_takes_what_the_cursor_has_room_for_and_leaves_the_rest(
 
 
 def test_a_queue_without_room_leaves_no_message_of_the_next(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redrive_module, "REDRIVEN_LEASES_MAX", 3)
+    monkeypatch.setattr(dead_letter_queue, "REDRIVEN_LEASES_MAX", 3)
     topic = client.topic("two", queues=2)
     group = topic.group("billing")
     topic.produce(*"abcde", queue=0)
@@ -375,7 +374,7 @@ def test_a_queue_without_room_leaves_no_message_of_the_next(client: Client, monk
 
 
 def test_the_queue_behind_one_without_room_is_redriven(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redrive_module, "REDRIVEN_LEASES_MAX", 3)
+    monkeypatch.setattr(dead_letter_queue, "REDRIVEN_LEASES_MAX", 3)
     topic = client.topic("two", queues=2)
     group = topic.group("billing")
     topic.produce(*["x"] * (2 * PURGED_TOGETHER_MAX + 2), queue=0)

@@ -11,7 +11,7 @@ import pytest
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import HOP_MS_MAX, HOP_MS_MIN, SECOND_MS, STORE_DEADLINE_MS
-from chalicelib.core.producing.queue_choice import ISOLATED_MS_MIN, isolated_ms
+from chalicelib.core.producing.produce import ISOLATED_MS_MIN, isolated_ms
 from chalicelib.core.store import Throttled
 from tests.support.client import Client, Topic, bodies
 from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable, unknown

@@ -10,7 +10,7 @@ import pytest
 
 from app import app, ingest, pop
 from chalicelib import wiring
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.doors.ingest.sources import UnknownEvent
 from local.http1 import Head
 from local.server import judge

@@ -54,6 +54,14 @@ def test_a_long_poll_is_punctual_for_a_nack_that_comes_meanwhile(topic: Topic, g
     assert clock.now() == START_MS + 7_346
 
 
+def test_a_long_poll_is_punctual_for_a_lease_that_is_cut_short(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce("a")
+    message = group.take_one(invisible_ms=30_000)
+    clock.at(START_MS + 7_001, lambda: group.extend(message, invisible_ms=345))
+    assert bodies(group.pop(wait_ms=20_000)["messages"]) == ["a"]
+    assert clock.now() == START_MS + 7_346
+
+
 def test_a_long_poll_wakes_at_once_for_a_reset_and_a_redrive(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce("a")
     group.ack(group.take_one())

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import IDLE_CONSUMER_MS, SECOND_MS, STORE_DEADLINE_MS
-from chalicelib.core.consuming.tour import LOOKED_AT
+from chalicelib.core.consuming.pop import LOOKED_AT
 from chalicelib.core.store import Keys
 from chalicelib.core.table import keys
 from tests.support.client import EMPTY, Client, Group, Json, Topic, bodies, failed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.base import deadline
 from chalicelib.core.base.limits import HOP_MS_MIN, TAKEOVERS_MAX
 from chalicelib.core.consuming import events

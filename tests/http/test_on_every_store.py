@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from chalicelib import wiring
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.base.errors import StoreUnavailable, TransactionEnded
 from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS
 from chalicelib.core.store import Outcome, Store

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.core.base.limits import CLOCKS_APART_MS, HEARD_MS, IDLE_CONSUMER_MS
 from chalicelib.core.consuming.pop import PROMOTED_QUEUES_MAX
 from chalicelib.core.delays.decision import PROMOTED_MAX
-from chalicelib.core.delays.writer import Waiting
+from chalicelib.core.delays.delayed_messages import Waiting
 from chalicelib.core.log.segment import Entry
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock

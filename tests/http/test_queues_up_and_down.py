@@ -18,7 +18,7 @@ from chalicelib.core.base.limits import (
 )
 from chalicelib.core.catalogue.topic import CHANGES_MAX
 from chalicelib.core.cursors.retries import RETRY_PAGE_LEASES
-from chalicelib.core.producing.queue_choice import queue_of_key
+from chalicelib.core.producing.produce import queue_of_key
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import Clock
 

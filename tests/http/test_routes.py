@@ -11,13 +11,12 @@ from typing import get_args
 import pytest
 
 from app import app
-from chalicelib.api import OPERATIONS
-from chalicelib.api.admission import Demand
+from chalicelib.api import OPERATIONS, Demand
 from chalicelib.api.messages import MESSAGES_PATH
 from chalicelib.api.operation import Right
 from chalicelib.doors.http import openapi
 from chalicelib.doors.http.application import SQS_PATHS
-from chalicelib.doors.router import respond
+from chalicelib.doors.http.door import respond
 from local.server import request_of
 from tests.http.provoked import Provoked
 from tests.support import documented

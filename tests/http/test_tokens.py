@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.access.tokens import secret_access_key
 from chalicelib.core.base.limits import DAY_MS, METADATA_AGE_MS_MAX, OLD_SECRET_MS_DEFAULT, OLD_SECRET_MS_MAX
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json

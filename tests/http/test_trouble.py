@@ -13,7 +13,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.store import Keys
 from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import DoorError
-from chalicelib.doors.http import response
+from chalicelib.doors.http.exchange import Response, refusal
 from tests.support.client import Answer, Client, Group, Json, Topic, bodies, receipts
 from tests.support.clock import Clock
 from tests.support.troubled_store import (
@@ -398,9 +398,9 @@ def _failing_payload(verb: str, about: Any) -> Exception | None:
 
 
 def test_an_error_of_another_door_is_a_defect(caplog: pytest.LogCaptureFixture) -> None:
-    def strays() -> response.Response:
+    def strays() -> Response:
         raise DoorError("QueueDoesNotExist", "no queue")
 
-    refused = dispatch.guarded(strays, response.refusal)
+    refused = dispatch.guarded(strays, refusal)
     assert (refused.status, "QueueDoesNotExist" in refused.text) == (500, False)
     assert "no queue" in caplog.text

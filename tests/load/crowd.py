@@ -13,7 +13,7 @@ from typing import Any
 
 from chalicelib.api import Api
 from chalicelib.core.base.errors import DecantError
-from chalicelib.doors.http.response import refusal
+from chalicelib.doors.http.exchange import refusal
 from tests.load.clock import now
 from tests.load.worker import instance
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.core.base.limits import IN_FLIGHT_DEFAULT
-from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE
+from chalicelib.core.catalogue.group_settings import Filter
 from tests.history.history import Rules
 from tests.load.meddling import PURGED, TURNED
 

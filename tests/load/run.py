@@ -10,8 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from chalicelib.core.base.limits import EXPIRED_KEPT_MS, RETENTION_MS_MIN
-from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.catalogue.zones import Zones
+from chalicelib.core.catalogue.topic import Topic, Zones
 from chalicelib.core.store.dynamodb import boto
 from chalicelib.service import Service
 from tests.history import checker

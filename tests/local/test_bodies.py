@@ -13,8 +13,7 @@ from email.utils import formatdate
 import pytest
 
 from chalicelib import wiring
-from chalicelib.api import Api
-from chalicelib.api.admission import Demand
+from chalicelib.api import Api, Demand
 from chalicelib.core.base.runtime import system
 from chalicelib.service import Service
 from local import connection as connection_module

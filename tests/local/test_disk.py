@@ -20,8 +20,8 @@ from chalicelib import wiring
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
-from chalicelib.doors.http.response import Response
-from chalicelib.doors.router import respond
+from chalicelib.doors.http.door import respond
+from chalicelib.doors.http.exchange import Response
 from local import StartupError
 from local.memory.disk import FILE, FORMAT, RESERVE, Disk, FolderUnusable
 from local.memory.store import MemoryStore

@@ -9,10 +9,8 @@ from random import Random
 from typing import Any, Self
 
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.core.catalogue import alarm
-from chalicelib.core.catalogue.backoff import Backoff
 from chalicelib.core.catalogue.group import BROADCAST
-from chalicelib.core.catalogue.rate import Rate
+from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC, Backoff, Rate
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.store import Outcome
 from chalicelib.core.table.writes import Item, Write
@@ -126,7 +124,7 @@ class Scene(Stage):
         self.warm: Act = look
         self.act: Act = cold
         service = self.instance()
-        service.admin.topics.put(alarm.TOPIC, {"queues": 1})
+        service.admin.topics.put(ALARMS_TOPIC, {"queues": 1})
         self.make(service)
         self._furnish(service, is_held)
 
@@ -321,4 +319,4 @@ def cold(scene: Scene, service: Service) -> None:
 def look(scene: Scene, service: Service) -> None:
     """The instance has looked at the group before: it knows where its cursors and logs stand."""
     topic = service.env.catalogue.topic("t")
-    service.consuming.popper.look(topic, "g", scene.ask(1), set())
+    service.consuming.popper.look_and_promote(topic, "g", scene.ask(1), set())

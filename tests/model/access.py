@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from chalicelib import wiring
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from tests.model.model import altered
 from tests.model.pair import edges, instances
 from tests.model.rights import (

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json
 
 

@@ -11,8 +11,7 @@ import pytest
 
 import app
 from chalicelib import wiring
-from chalicelib.api import Api
-from chalicelib.api.admission import Demand
+from chalicelib.api import Api, Demand
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.doors.mqhttp.calls import CALLS
 from chalicelib.doors.mqhttp.signatures import SKEW_MS_MAX

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from tests.mqhttp.client import Mq, elements_of, refusal_in, root_of
 from tests.mqhttp.keyed import Keyed
 from tests.support.client import ALL_RIGHTS, Answer, Client

@@ -13,8 +13,8 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.core.base.limits import SECOND_MS
+from chalicelib.doors.http.door import respond
 from chalicelib.doors.mqhttp.signatures import signed
-from chalicelib.doors.router import respond
 from local.server import request_of
 from tests.mqhttp.client import elements_of, properties_of, root_of
 from tests.support.client import Answer, Client

@@ -10,14 +10,13 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable
-from chalicelib.core.catalogue import filters
-from chalicelib.core.catalogue.filters import Filter
+from chalicelib.core.catalogue.group_settings import Filter, parse_filter
 from tests.support.client import Client
 from tests.support.troubled_store import TroubledStore, unavailable, unknown
 
 Instance = Callable[[], Api]
 
-WANTED = [filters.parse({"tags": [f"tag{number}"]}) for number in range(6)]
+WANTED = [parse_filter({"tags": [f"tag{number}"]}) for number in range(6)]
 
 
 def adopt(instance: Instance, topic: str, wanted: Filter, gate: threading.Barrier) -> object:
@@ -45,7 +44,7 @@ def test_a_filter_that_stands_is_kept() -> None:
     group = client.topic("orders").group("billing", filter={"tags": ["mine"]})
     service = client.api.service
     found = service.env.catalogue.topic("orders")
-    assert service.admin.groups.adopt_filter(found, "billing", WANTED[0]).filter == filters.parse({"tags": ["mine"]})
+    assert service.admin.groups.adopt_filter(found, "billing", WANTED[0]).filter == parse_filter({"tags": ["mine"]})
     group.delete()
     with pytest.raises(GroupNotFound):
         service.admin.groups.adopt_filter(found, "billing", WANTED[0])

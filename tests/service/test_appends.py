@@ -13,8 +13,7 @@ from chalicelib.core.base.limits import DAY_MS, ENTRY_LATE_MS, MINUTE_MS
 from chalicelib.core.base.message import Message
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.log.segment import Entry, Segment, append, leave
-from chalicelib.core.log.tails import Tail
-from chalicelib.core.log.writer import LogWriter
+from chalicelib.core.log.writer import LogWriter, Tail
 from chalicelib.core.store import Keys, Outcome, Read
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Write, key_of

@@ -9,8 +9,7 @@ import pytest
 from chalicelib.core.base.deadline import within
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.core.log.tails import Tail
-from chalicelib.core.log.writer import LogWriter
+from chalicelib.core.log.writer import LogWriter, Tail
 from chalicelib.core.store import Outcome, Range, Read, Throttled
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Write, key_of

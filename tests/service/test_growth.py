@@ -9,7 +9,7 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.core.base.errors import InvalidField, StoreUnavailable
 from chalicelib.core.base.limits import HEARD_MS, METADATA_AGE_MS_MAX, SECOND_MS
-from chalicelib.core.catalogue.growth import TRIED_MS
+from chalicelib.core.catalogue.catalogue import TRIED_MS
 from chalicelib.core.store import Outcome
 from chalicelib.core.table.writes import Write
 from local.memory.store import MemoryStore

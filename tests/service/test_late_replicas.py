@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.core.base.errors import GroupNotFound, QueueFull, StoreUnavailable
 from chalicelib.core.base.limits import DAY_MS, HOUR_MS, INLINE_BYTES_MAX, SECOND_MS
-from chalicelib.core.delays.chain import DecisionChain
+from chalicelib.core.delays.promoter import DecisionChain
 from chalicelib.core.store import Read
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Write

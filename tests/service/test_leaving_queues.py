@@ -16,7 +16,7 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.decision import wait
 from chalicelib.core.log import segment
 from chalicelib.core.log.segment import Entry, Segment
-from chalicelib.core.producing.queue_choice import queue_of_key
+from chalicelib.core.producing.produce import queue_of_key
 from chalicelib.core.store import Outcome
 from chalicelib.core.table.writes import Item, Refused, Write
 from local.memory.store import MemoryStore

@@ -13,13 +13,13 @@ from greenlet import greenlet
 
 from chalicelib.api import Api
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
-from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.core.catalogue.group import LATEST
+from chalicelib.core.catalogue.group_settings import DeadLetterTopic
 from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.cursors.cursor_writes import bring_back, create, write
 from chalicelib.core.cursors.lease import Lease
 from chalicelib.core.moves.task import COMPLETED, FAILED, MoveTask
-from chalicelib.core.moves.tasks import NoTask, TaskRuns
+from chalicelib.core.moves.worker import NoTask, TaskRuns
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused
 from chalicelib.doors.sqs.registry import NewQueue, QueueGone, SqsQueues, moves_of, queues_of

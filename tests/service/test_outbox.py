@@ -12,8 +12,8 @@ from chalicelib.api import Api
 from chalicelib.core.base.errors import InvalidField, TopicNotFound
 from chalicelib.core.base.runtime import system
 from chalicelib.core.delays.decision import slot_of
+from chalicelib.core.store.dynamodb.requests import Failed
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.trying import Failed
 from chalicelib.hooks import outbox_item
 from chalicelib.service import Service
 from local.memory.store import MemoryStore

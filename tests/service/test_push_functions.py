@@ -16,9 +16,8 @@ from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
 from chalicelib import wiring
-from chalicelib.push import functions
-from chalicelib.push.functions import Functions
-from chalicelib.push.outside import ConsumerResponse
+from chalicelib.push import outside
+from chalicelib.push.outside import ConsumerResponse, Functions
 
 
 @pytest.fixture
@@ -88,7 +87,7 @@ def test_lambda_that_is_not_reached_gave_no_answer(error: Exception) -> None:
 
 
 def test_what_is_too_long_is_no_answer(stub: Stubber, calls: Functions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "ANSWER_BYTES_MAX", 3)
+    monkeypatch.setattr(outside, "ANSWER_BYTES_MAX", 3)
     returns(stub, b"123")
     assert calls.invoke("bill", b"{}", 500) == ConsumerResponse(200, b"123")
     returns(stub, b"null")

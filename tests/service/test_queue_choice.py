@@ -9,7 +9,7 @@ import pytest
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.producing.queue_choice import ISOLATED_MS_MAX, ISOLATED_MS_MIN, QueueChoice, isolated_ms
+from chalicelib.core.producing.produce import ISOLATED_MS_MAX, ISOLATED_MS_MIN, QueueChoice, isolated_ms
 from tests.support.clock import Clock
 
 TOPIC = Topic("orders", "tid", 0, queues=4)

@@ -11,7 +11,7 @@ import pytest
 from chalicelib.core.base.limits import EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
 from chalicelib.core.base.message import Message
 from chalicelib.core.consuming.request import Pop
-from chalicelib.core.log.reader import Seen, Want, entry_at, stored_at, wire_bytes, within_reach
+from chalicelib.core.log.reader import SeenSegments, Want, entry_at, stored_at, wire_bytes, within_reach
 from chalicelib.core.log.segment import Entry, Segment, empty
 from chalicelib.core.store import Range, Read
 from chalicelib.core.table import keys
@@ -114,7 +114,7 @@ class World:
 
     def look(self) -> None:
         wants = [self.want(queue) for queue in QUEUES]
-        is_strong, seen = self.random.random() < 0.5, Seen()
+        is_strong, seen = self.random.random() < 0.5, SeenSegments()
         self.store.trips = self.store.weak = 0
         if not is_strong:  # as a pop does
             reads = self.reader.guess(wants)
@@ -263,7 +263,7 @@ def test_a_chain_ends_before_a_hole_and_begins_behind_it(hint: int | None) -> No
 def test_a_view_that_has_met_a_reset_says_so_until_the_log_is_read_again() -> None:
     service = with_messages(StrictStore(), Clock(), 1).service
     popper = service.consuming.popper
-    [view] = popper.look(service.env.catalogue.topic("t"), "g", Pop(), set()).queues.values()
+    [view] = popper.look_and_promote(service.env.catalogue.topic("t"), "g", Pop(), set()).queues.values()
     view.learn(replace(view.cursor, epoch=view.cursor.epoch + 1))
     view.learn(view.cursor)
     assert view.is_moved

@@ -32,7 +32,7 @@ class Working(Protocol):
 
 
 class Actor:
-    """Somebody who calls the service. What is still to do outlives the process that does it."""
+    """Somebody who calls the service. The work that is left outlives the process that does it."""
 
     def work(self, service: Service) -> None:
         raise NotImplementedError

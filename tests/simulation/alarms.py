@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.core.catalogue import alarm
+from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.store import Keys
 from chalicelib.service import Service
@@ -66,7 +66,7 @@ def read_told(service: Service, history: History) -> None:
     service.sweeps.check()
     service.sweeps.forward()
     with suppress(TopicNotFound):
-        topic = service.env.catalogue.current_topic(alarm.TOPIC)
+        topic = service.env.catalogue.current_topic(ALARMS_TOPIC)
         messages, _ = service.reading.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), _PAGE)
         for stored in messages:
             told = orjson.loads(stored.message.body)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from chalicelib.core.base.errors import DecantError, TopicNotFound
-from chalicelib.core.catalogue import alarm
+from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC, Alarm
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.cursors.progress import QueueOffsets
 from chalicelib.service import Service
@@ -53,8 +53,8 @@ class Scene(Stage):
         self.history, self.held = History(), Held([], [], [], [], [])
         service = self.instance()
         self.topic, _ = service.admin.topics.put("t", {"queues": 1})
-        service.admin.topics.put(alarm.TOPIC, {"queues": 1})
-        service.admin.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm({"ready": 1})})
+        service.admin.topics.put(ALARMS_TOPIC, {"queues": 1})
+        service.admin.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": Alarm({"ready": 1})})
         service.admin.groups.put(self.topic, "spare", {"max_attempts": 2})
         self.history.rules["g"] = Rules(2, 1_000)
         caller = self.caller(service)

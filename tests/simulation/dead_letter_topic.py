@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.core.dead_letters.move import COUNT, ORIGIN, REASON, SOURCE
 from chalicelib.core.delays.decision import waiting_entry
-from chalicelib.core.log.packing import unpack
-from chalicelib.core.log.segment import Entry
+from chalicelib.core.log.segment import Entry, unpack
 from chalicelib.core.table import keys
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Moved

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from chalicelib.core.base import limits
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.log import reader, tails
+from chalicelib.core.log import reader, writer
 from chalicelib.core.upkeep import sweeps
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Look
@@ -44,7 +44,7 @@ def short_lives() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(limits, "EXPIRED_KEPT_MS", KEPT_MS))
         stack.enter_context(patch.multiple(reader, EXPIRED_KEPT_MS=KEPT_MS, HOUR_MS=_BELIEVED_MS))
-        stack.enter_context(patch.object(tails, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
+        stack.enter_context(patch.object(writer, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
         stack.enter_context(patch.object(sweeps, "SURVEYED_EVERY_MS", _SURVEYED_EVERY_MS))
         yield
 

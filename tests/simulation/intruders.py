@@ -77,7 +77,7 @@ class Intruders:
 
 
 class _Rushed:
-    """The world of who acts once and never sleeps."""
+    """The world of a caller that acts once and never sleeps."""
 
     pops = 1
 

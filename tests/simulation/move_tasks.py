@@ -15,8 +15,8 @@ from chalicelib.core.base.message import Stored
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.moves import task as move_task
-from chalicelib.core.moves import tasks, worker
-from chalicelib.core.moves.tasks import NoTask, TaskRuns
+from chalicelib.core.moves import worker
+from chalicelib.core.moves.worker import NoTask, TaskRuns
 from chalicelib.core.store import Range
 from chalicelib.core.table import keys
 from chalicelib.doors.sqs.registry import NewQueue, moves_of, queues_of
@@ -41,7 +41,7 @@ _LEASE_MS = 60_000
 @contextmanager
 def short_holds() -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (move_task, tasks):
+        for module in (move_task, worker):
             stack.enter_context(patch.object(module, "HELD_MS", _HELD_MS))
         stack.enter_context(patch.object(worker, "LEASE_MS", _HELD_MS // 2))
         yield

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib.core.delays import decision, writer
+from chalicelib.core.delays import decision, delayed_messages
 from chalicelib.core.producing import dedup
 from chalicelib.service import Service
 from tests.simulation.expiry import PRODUCERS_LULL
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LATE_WRITE_MS = 3_200
 """In place of a minute: longer than any late write of the simulation lives where nobody stalls. The difference of the
-clocks comes on top: a minute has room for it. What waits longer is stored plainly."""
+clocks comes on top: a minute has room for it. Messages that wait longer are stored plainly."""
 
 PAUSES_MS = (150, 150, 150, 3_000)
 """Between messages with dedup ids: these may be free again by then, or not."""
@@ -40,7 +40,7 @@ def short_times(dedup_ms: int, late_write_ms: int) -> Iterator[None]:
     """Messages that came late are late at once: no history is as long as it takes."""
     with (
         patch.object(dedup, "DEDUP_MS", dedup_ms),
-        patch.object(writer, "LATE_WRITE_MS_MAX", late_write_ms),
+        patch.object(delayed_messages, "LATE_WRITE_MS_MAX", late_write_ms),
         patch.object(decision, "STORED_LATE_MS_MAX", 0),
     ):
         yield

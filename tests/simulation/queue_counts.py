@@ -1,5 +1,5 @@
-"""Histories in which a topic gets more and fewer queues. What takes minutes elsewhere takes a second here, less than a
-late write does: no clock may decide what becomes of it."""
+"""Histories in which a topic gets more and fewer queues. Steps that take minutes elsewhere take a second here, less
+than a late write does: no clock may decide the outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from chalicelib.core.admin import draining
 from chalicelib.core.base.errors import InvalidField, QueuesDraining, StoreUnavailable
-from chalicelib.core.catalogue import catalogue, growth, topic
+from chalicelib.core.catalogue import catalogue, topic
 from chalicelib.core.catalogue.topic import AUTO
 from chalicelib.service import Service
 from tests.history.facts import Resized
@@ -40,7 +40,7 @@ def quick_changes(has_dedup_ids: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(topic, "HEARD_MS", HEARD_MS))
         stack.enter_context(patch.object(catalogue, "METADATA_AGE_MS_MAX", _METADATA_AGE_MS))
-        stack.enter_context(patch.multiple(growth, **_QUICK_GROWTH))
+        stack.enter_context(patch.multiple(catalogue, **_QUICK_GROWTH))
         stack.enter_context(patch.multiple(draining, ENTRY_LATE_MS=late_ms, DELAYED_LATE_MS=late_ms))
         yield
 

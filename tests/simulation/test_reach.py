@@ -14,7 +14,7 @@ def test_intruders_meet_whom_they_interrupt() -> None:
     """There is nobody else."""
     quick = replace(NONE, latency_ms_max=20)
     with watching() as seen:
-        assert play(0, Plan(producers=1, consumers=1, pops=8, queues=1, intrude=0.5, faults=quick)) == []
+        assert play(3, Plan(producers=1, consumers=1, pops=8, queues=1, intrude=0.5, faults=quick)) == []
     assert seen.met["cursor", "consuming.Settler.ack", "consuming.Popper.pop"] > 0
 
 

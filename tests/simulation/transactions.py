@@ -46,7 +46,7 @@ class Sender:
 
 
 class Decider:
-    """Decides one of the newest transactions, whoever has begun it."""
+    """Decides one of the newest transactions, of any caller."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random

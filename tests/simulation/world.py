@@ -12,13 +12,9 @@ from unittest.mock import patch
 
 from chalicelib.core.base.limits import LATE_WRITE_MS_MAX
 from chalicelib.core.base.runtime import Runtime
-from chalicelib.core.catalogue.alarm import Alarm
-from chalicelib.core.catalogue.dead_letter_topic import DeadLetterTopic
-from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import BROADCAST
-from chalicelib.core.catalogue.rate import Rate
-from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.catalogue.zones import Zones
+from chalicelib.core.catalogue.group_settings import Alarm, DeadLetterTopic, Filter, Rate
+from chalicelib.core.catalogue.topic import Topic, Zones
 from chalicelib.core.consuming import key_plan
 from chalicelib.core.store import Keys, Store
 from chalicelib.core.table import keys

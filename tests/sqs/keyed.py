@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from tests.sqs.signing import sign
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json
 

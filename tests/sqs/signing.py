@@ -12,7 +12,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.exchange import Request
 from local.server import request_of
 
 KEY_ID, SECRET, REGION = "AKIDEXAMPLE", "a-secret-key", "eu-central-1"

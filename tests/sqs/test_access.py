@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib import wiring
-from chalicelib.api import Api
-from chalicelib.api.admission import Demand
+from chalicelib.api import Api, Demand
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
-from chalicelib.doors.router import respond
+from chalicelib.doors.http.door import respond
 from chalicelib.doors.sqs import query_wire
 from chalicelib.doors.sqs.actions import ACTIONS
 from chalicelib.doors.sqs.queues import QUEUES as QUEUE_ACTIONS

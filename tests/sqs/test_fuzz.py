@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.store.paging import token_of
 from chalicelib.doors.sqs.action import Blob, Integer, Kind, List, Map, Structure
 from chalicelib.doors.sqs.actions import ACTIONS

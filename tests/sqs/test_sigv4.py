@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.exchange import Request
 from chalicelib.doors.sqs.errors import SqsError
 from chalicelib.doors.sqs.sigv4 import signed
 from tests.sqs.signing import KEY_ID, NOW_MS, REGION, SECRET, altered, changed, sign

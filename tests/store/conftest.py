@@ -13,8 +13,8 @@ from chalicelib.core.base.limits import READ_TIMEOUT_MS
 from chalicelib.core.base.runtime import system
 from chalicelib.core.store import Store
 from chalicelib.core.store.dynamodb import boto, client
+from chalicelib.core.store.dynamodb.requests import run
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.trying import run
 from chalicelib.core.table.writes import Key
 from local.memory.store import MemoryStore
 from tests.support import moto_aws

@@ -29,8 +29,8 @@ from chalicelib.core.store import Keys, Range
 from chalicelib.core.store.dynamodb import client, connections
 from chalicelib.core.store.dynamodb.boto import Boto
 from chalicelib.core.store.dynamodb.client import OwnClient
+from chalicelib.core.store.dynamodb.requests import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable, run
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.trying import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable, run
 from chalicelib.core.table.writes import Key
 
 NOTHING = b'{"Items":[]}'

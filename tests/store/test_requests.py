@@ -18,9 +18,17 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
 from chalicelib.core.store import Keys, Range, Throttled
 from chalicelib.core.store.dynamodb.expressions import typed_item
-from chalicelib.core.store.dynamodb.requests import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.core.store.dynamodb.requests import (
+    STORE_PAUSE_MS_MAX,
+    STORE_PAUSE_MS_MIN,
+    Failed,
+    KeptConnectionClosed,
+    NeverSent,
+    NoAnswer,
+    Trying,
+    Unusable,
+)
 from chalicelib.core.store.dynamodb.store import DynamoStore
-from chalicelib.core.store.dynamodb.trying import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Trying, Unusable
 from chalicelib.core.table.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
 from tests.support.clock import Clock
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.core.base.limits import DAY_MS, SECOND_MS
-from chalicelib.core.store.dynamodb.signing import Credentials, Signer
+from chalicelib.core.store.dynamodb.client import Credentials, Signer
 
 EXAMPLE = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 NOON_MS = 1_440_938_160 * SECOND_MS

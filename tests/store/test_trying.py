@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from chalicelib.core.store.dynamodb.trying import SIDE_BY_SIDE_MAX, Trying, run
+from chalicelib.core.store.dynamodb.requests import SIDE_BY_SIDE_MAX, Trying, run
 from tests.support.clock import Clock
 
 Step = int | Exception

@@ -8,10 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from chalicelib import wiring
-from chalicelib.api import Api
-from chalicelib.api.admission import NOBODY, Demand
+from chalicelib.api import NOBODY, Api, Demand
 from chalicelib.core.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES, RETRY_SOON_MS
-from chalicelib.doors.router import respond
+from chalicelib.doors.http.door import respond
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.service import Service
 from local.memory.store import MemoryStore

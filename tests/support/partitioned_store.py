@@ -8,9 +8,7 @@ from typing import Any, TypeVar
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store import Keys, Outcome, Range, Read, Store
-from chalicelib.core.store.dynamodb import trying
-from chalicelib.core.store.dynamodb.requests import Retrier
-from chalicelib.core.store.dynamodb.trying import Failed, Trying
+from chalicelib.core.store.dynamodb.requests import Failed, Retrier, Trying, run
 from chalicelib.core.table.writes import Item, Key, Refused, Write, key_of
 from local.memory.meter import Meter
 from tests.support.partitions import Partitions
@@ -48,15 +46,15 @@ class PartitionedStore:
         return self._inner.is_full
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        return trying.run(
+        return run(
             [self._range(read) if isinstance(read, Range) else self._keys(read) for read in reads], self._runtime
         )
 
     def write(self, write: Write) -> Item:
-        return trying.run([self._write(write)], self._runtime)[0]
+        return run([self._write(write)], self._runtime)[0]
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
-        return trying.run([self._outcome(write) for write in writes], self._runtime)
+        return run([self._outcome(write) for write in writes], self._runtime)
 
     def write_together(self, writes: Sequence[Write]) -> None:
         keys = [write.key for write in writes]
@@ -70,7 +68,7 @@ class PartitionedStore:
                 raise Failed("TransactionCanceledException", reasons=reasons)
             yield from self._carried_out(keys, True, lambda: self._inner.write_together(writes))
 
-        trying.run([self._requests.write(ask)], self._runtime)
+        run([self._requests.write(ask)], self._runtime)
 
     def put_all(self, items: Sequence[Item]) -> None:
         self._batch(items, key_of, self._inner.put_all)
@@ -113,7 +111,7 @@ class PartitionedStore:
 
     def _batch(self, asked: Sequence[T], key: Callable[[T], Key], carry_out: Callable[[Sequence[T]], None]) -> None:
         if asked:
-            trying.run([self._taken(asked, key, True, carry_out)], self._runtime)
+            run([self._taken(asked, key, True, carry_out)], self._runtime)
 
     def _taken(
         self, asked: Sequence[T], key: Callable[[T], Key], is_write: bool, carry_out: Callable[[Sequence[T]], Any]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.core.consuming import tour
+from chalicelib.core.consuming import pop
 from chalicelib.core.cursors import cursor, retries
 from chalicelib.core.cursors.retries import surplus
 from chalicelib.core.log import segment
@@ -35,7 +35,7 @@ def small_pages() -> Iterator[None]:
 @contextmanager
 def narrow_looks() -> Iterator[None]:
     """A pop looks at one queue, then at two more, and so on; a page has the cursors of two queues."""
-    with patch.multiple(tour, LOOKED_AT=1, WIDENED=2), patch.object(keys, "CURSORS_IN_PAGE", 2):
+    with patch.multiple(pop, LOOKED_AT=1, WIDENED=2), patch.object(keys, "CURSORS_IN_PAGE", 2):
         keys.cursor.cache_clear()
         yield
     keys.cursor.cache_clear()

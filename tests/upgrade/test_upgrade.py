@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from chalicelib import wiring
-from chalicelib.api.admission import Demand
+from chalicelib.api import Demand
 from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS, HOUR_MS, SECOND_MS
 from chalicelib.core.base.runtime import system
 from chalicelib.core.store.dynamodb import boto, client

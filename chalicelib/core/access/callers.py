@@ -4,14 +4,15 @@ ids for a few seconds, so a deleted or rotated token is refused everywhere withi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import NamedTuple
 
 from chalicelib.core.access.rights import Need, Right, Verb, allow, allow_somewhere
 from chalicelib.core.access.tokens import Token, id_of_access_key, parts_of
 from chalicelib.core.base.cache import BoundedCache
+from chalicelib.core.base.deadline import set_during
 from chalicelib.core.base.errors import Forbidden, Unauthenticated
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.core.catalogue.catalogue import Env
@@ -118,14 +119,9 @@ def allows_somewhere(caller: Caller, verb: Verb) -> bool:
     return caller.rights is None or allow_somewhere(caller.rights, verb)
 
 
-@contextmanager
-def called_by(caller: Caller) -> Iterator[None]:
+def called_by(caller: Caller) -> AbstractContextManager[None]:
     """Runs a call as this caller."""
-    set_before = _caller.set(caller)
-    try:
-        yield
-    finally:
-        _caller.reset(set_before)
+    return set_during(_caller, caller)
 
 
 def current() -> Caller:

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from chalicelib.core.access.rights import Right
-from chalicelib.core.base import base64url
 from chalicelib.core.base.errors import InvalidField, TokenNotFound
-from chalicelib.core.base.fields import quoted
+from chalicelib.core.base.fields import base64url, quoted
 from chalicelib.core.base.limits import EXPIRED_KEPT_MS, SECOND_MS, TOKEN_SECRETS_MAX
 from chalicelib.core.base.records import record
 from chalicelib.core.base.runtime import Runtime
@@ -29,7 +28,7 @@ from chalicelib.core.catalogue.signing_key import SigningKey, derived
 from chalicelib.core.store import Keys
 from chalicelib.core.store.paging import page
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Absent, Equals, Item, Refused, RemoveItem, Set, Write
+from chalicelib.core.table.writes import Absent, Equals, Item, Refused, RemoveItem, Set, Write, sets
 
 _ID_BYTES = 10
 _SECRET_BYTES = 32
@@ -132,7 +131,7 @@ def secret_access_key(token_id: str, generation: int, signing_key: bytes) -> str
     """The secret with which clients sign their requests. Verifying a signature needs the secret itself, not a hash, so
     it is derived from the service's key, and the item does not hold it."""
     secret = derived(signing_key, b"access-key", f"{token_id}\0{generation}".encode())
-    return base64url.encoded(secret)[:_ACCESS_KEY_CHARS]
+    return base64url(secret)[:_ACCESS_KEY_CHARS]
 
 
 def new_id(runtime: Runtime) -> str:
@@ -140,7 +139,7 @@ def new_id(runtime: Runtime) -> str:
 
 
 def new_secret(runtime: Runtime) -> str:
-    return base64url.encoded(runtime.entropy(_SECRET_BYTES))
+    return base64url(runtime.entropy(_SECRET_BYTES))
 
 
 def first(secret: str) -> tuple[TokenSecret, ...]:
@@ -172,7 +171,7 @@ def make(token: Token) -> Write:
     return Write(
         keys.token(token.id),
         (Absent(("generation",)),),
-        tuple(Set((name,), value) for name, value in made.items()),
+        sets(made),
         landed=lambda before: before["secrets"] == made["secrets"],
     )
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from chalicelib.core.admin.deletion import Deletion
 from chalicelib.core.admin.groups import Backlogs, Groups
-from chalicelib.core.admin.topics import Topics
+from chalicelib.core.admin.topics import Deletion, Topics
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.log import Log

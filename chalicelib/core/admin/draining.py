@@ -92,7 +92,7 @@ class Draining:
         first."""
         if self._transactions.ask_for(topic, queue):
             return "transactions that are not decided have messages for it"
-        self._decisions.standing(topic, queue, until_ms=0)
+        self._decisions.complete(topic, queue, until_ms=0)
         since = keys.FIRST
         while all(map(is_cancelled, items := self._store.read([_waiting(topic, queue, since, strong=True)])[0])):
             if len(items) < _WAITING_READ:

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from chalicelib.core.access.callers import may
 from chalicelib.core.access.rights import Need
-from chalicelib.core.admin.deletion import Deletion
-from chalicelib.core.admin.topics import Topics
+from chalicelib.core.admin.topics import Deletion, Topics
 from chalicelib.core.base.errors import Forbidden, InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.core.base.fields import quoted, shown
 from chalicelib.core.base.limits import (
@@ -34,10 +33,9 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue import group, push, settings
 from chalicelib.core.catalogue import topic as topics
 from chalicelib.core.catalogue.agenda import ALWAYS_MS, CHECK, PUSH, REVIVE
-from chalicelib.core.catalogue.alarm import AlarmState
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.group_settings import AlarmState, Filter
 from chalicelib.core.catalogue.topic import ALARMS, PUSHES, Topic
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, all_cursors_of, joined, pages_of, standing_cursors_of

@@ -7,12 +7,15 @@ call, not of each request in it, and an error after a change must have an unknow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import HOP_MS_MAX, HOP_MS_MIN, SECOND_MS, STORE_DEADLINE_MS
 from chalicelib.core.base.records import mutable
+
+T = TypeVar("T")
 
 CALL_MS_MAX = 25 * SECOND_MS
 """The longest call, including the wait of a long poll: API Gateway gives up after 29 s."""
@@ -36,6 +39,16 @@ _has_hung_up: ContextVar[Callable[[], bool]] = ContextVar("has_hung_up", default
 
 
 @contextmanager
+def set_during(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Gives the variable this value in the block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
 def one_call(uptime_ms: int) -> Iterator[OneCall]:
     """Runs a call that begins now; instants here are of `Runtime.uptime`. If the store fails after the call has changed
     something, its outcome is unknown."""
@@ -51,28 +64,19 @@ def one_call(uptime_ms: int) -> Iterator[OneCall]:
         _current.reset(token)
 
 
-@contextmanager
-def within(until_ms: int) -> Iterator[None]:
+def within(until_ms: int) -> AbstractContextManager[None]:
     """Ends the call's time for the store at this instant if it would end later. Requests in doubt end there too: then
     the outcome is unknown. A try that is under way is not interrupted."""
     outer_ms = _within_ms.get()
-    token = _within_ms.set(until_ms if outer_ms is None else min(outer_ms, until_ms))
-    try:
-        yield
-    finally:
-        _within_ms.reset(token)
+    return set_during(_within_ms, until_ms if outer_ms is None else min(outer_ms, until_ms))
 
 
 @contextmanager
 def ending(at_ms: int) -> Iterator[None]:
     """Ends the call for good at this instant: no request to the store begins later, and waits end `LAST_LOOK_MS`
     before."""
-    token = _ends_at_ms.set(at_ms)
-    try:
-        with within(at_ms):
-            yield
-    finally:
-        _ends_at_ms.reset(token)
+    with set_during(_ends_at_ms, at_ms), within(at_ms):
+        yield
 
 
 def has_ended(uptime_ms: int) -> bool:
@@ -86,25 +90,15 @@ def wait_until_ms(ms: int) -> int:
     return ms if ends_at_ms is None else min(ms, ends_at_ms - LAST_LOOK_MS)
 
 
-@contextmanager
-def part_until(ms: int) -> Iterator[None]:
+def part_until(ms: int) -> AbstractContextManager[None]:
     """Gives requests to the store less time than the call has: until this instant. Afterwards the call can try
     another way. Requests in doubt that must be resolved still get the whole time."""
-    token = _part_until_ms.set(ms)
-    try:
-        yield
-    finally:
-        _part_until_ms.reset(token)
+    return set_during(_part_until_ms, ms)
 
 
-@contextmanager
-def hasty() -> Iterator[None]:
+def hasty() -> AbstractContextManager[None]:
     """Does not retry requests that the store throttles: the caller has a better alternative."""
-    token = _is_hasty.set(True)
-    try:
-        yield
-    finally:
-        _is_hasty.reset(token)
+    return set_during(_is_hasty, True)
 
 
 @contextmanager
@@ -112,12 +106,9 @@ def aside(until_ms: int) -> Iterator[None]:
     """For work beside the call's task. It ends at this instant at the latest, does not retry throttled requests, and
     its writes do not make later errors of the call unknown."""
     call = _current.get()
-    token = _current.set(call and OneCall(call.began_at_ms, call.waited_ms))
-    try:
-        with within(until_ms), hasty():
-            yield
-    finally:
-        _current.reset(token)
+    own = call and OneCall(call.began_at_ms, call.waited_ms)
+    with set_during(_current, own), within(until_ms), hasty():
+        yield
 
 
 def is_hasty() -> bool:

@@ -13,13 +13,15 @@ description has the true limit, and the field's own `parse` checks it."""
 
 from __future__ import annotations
 
+import binascii
 import dataclasses
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar, dataclass_transform
 
 from chalicelib.core.base.errors import InvalidField, InvalidJson, InvalidName, UnknownField
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, INSTANT_MS_MAX, NAME_PATTERN
@@ -339,3 +341,66 @@ def _json(value: object) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+_DIGITS_READ = 100
+"""The digits read of a number, more than an error text shows. Python refuses to read thousands of digits."""
+
+
+def read_json(raw: bytes, what: str) -> Any:
+    """The value, whose strings may still contain half of a surrogate pair. Raises ValueError with a sentence about
+    `what`, such as "the request body"."""
+    try:
+        return _READER.decode(raw.decode())  # given bytes, `json` would guess at UTF-16, and let surrogates pass
+    except RecursionError:
+        raise ValueError(f"{what} is nested too deeply") from None
+    except _Twice as twice:
+        raise ValueError(f"an object in {what} has {twice} twice") from None
+    except ValueError as error:
+        raise ValueError(f"{what} is not JSON: {error}") from None
+
+
+class _Twice(Exception):
+    """Its text is the name."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise _Twice(shown(next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)))
+    return members
+
+
+def _read_integer(digits: str) -> int:
+    return int(digits[:_DIGITS_READ])
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_READER = json.JSONDecoder(object_pairs_hook=_members, parse_int=_read_integer, parse_constant=_refuse_constant)
+"""Refuses duplicate names, unlike most readers. It is Python's own, whose hooks see every name and every number: a
+faster reader silently drops the first of two equal names, and detecting that costs more than it saves. Reading, writing
+again and comparing took 1.1 to 2.6 times as long for most bodies."""
+
+
+# -- URL-safe base64, for texts that clients return: receipts and page tokens -----------------------------------------
+
+_SPELLED = bytes.maketrans(b"+/", b"-_")
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+
+
+def base64url(raw: bytes) -> str:
+    return binascii.b2a_base64(raw, newline=False).translate(_SPELLED).rstrip(b"=").decode()
+
+
+def of_base64url(text: str) -> bytes | None:
+    """None unless `base64url` writes exactly this text: no other spelling of the same bytes is accepted."""
+    try:
+        raw = binascii.a2b_base64(text.encode().translate(_STANDARD) + b"==")
+    except ValueError:
+        return None
+    return raw if base64url(raw) == text else None

@@ -1,15 +1,24 @@
-"""A message as its producer sent it, and as the log stores it."""
+"""A message as its producer sent it, as the log stores it, and as a response has room for it."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import orjson
 
 from chalicelib.core.base.errors import QueueFull, StoreUnavailable
 from chalicelib.core.base.fields import integer
-from chalicelib.core.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
+from chalicelib.core.base.limits import (
+    INSTANT_MS_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    OFFSET_MAX,
+    QUEUES_MAX,
+    RESPONSE_BODY_BYTES_MAX,
+    RESPONSE_JSON_BYTES_MAX,
+)
 from chalicelib.core.base.records import record
 
 QUEUE = integer(most=QUEUES_MAX - 1, examples=[1], description="The queue, counted from 0.")
@@ -170,3 +179,60 @@ def parse_delayed_id(text: str) -> tuple[bytes, int, int] | None:
 
 def properties_bytes(properties: Mapping[str, str]) -> int:
     return sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
+
+
+# -- the space left in a response -------------------------------------------------------------------------------------
+
+
+class Carried(Protocol):
+    """The form in which a response carries a message."""
+
+    @property
+    def message(self) -> Message: ...
+
+
+def json_bytes_of(message: Message) -> int:
+    """The fields of its producer in a response in JSON."""
+    return carried_bytes(orjson.dumps(message.content()))
+
+
+@record
+class Space:
+    """`measure`: how long a message is in the response, without the fields that the service adds. `growth`: how many
+    times as long as in JSON it can be."""
+
+    body_bytes: int = RESPONSE_BODY_BYTES_MAX
+    json_bytes: int = RESPONSE_JSON_BYTES_MAX
+    measure: Callable[[Message], int] = json_bytes_of
+    growth: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        return (self.body_bytes, self.json_bytes) == (RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX)
+
+    def holds(self, wire_bytes: int, count: int) -> bool:
+        """Whether `count` messages of this total size certainly fit: they are longer as JSON than as bodies."""
+        most_bytes = self.growth * wire_bytes + count * MESSAGE_OVERHEAD_BYTES
+        return most_bytes <= min(self.body_bytes, self.json_bytes)
+
+    def after(self, messages: Iterable[Carried]) -> Space:
+        space = self
+        for stored in messages:
+            space = space._after(stored)
+        return space
+
+    def fitting(self, messages: Iterable[Carried]) -> int:
+        """How many of these messages fit. The first message of a response always does."""
+        count, space = 0, self
+        for stored in messages:
+            space = space._after(stored)
+            is_over = space.body_bytes < 0 or space.json_bytes < 0
+            if is_over and not (self.is_whole and count == 0):
+                break
+            count += 1
+        return count
+
+    def _after(self, stored: Carried) -> Space:
+        message, left_bytes = stored.message, self.json_bytes - MESSAGE_OVERHEAD_BYTES
+        sizes = (self.body_bytes - message.body_bytes, left_bytes - self.measure(message))
+        return Space(*sizes, self.measure, self.growth)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from chalicelib.core.base import base64url
+from chalicelib.core.base.fields import base64url
 from chalicelib.core.base.records import record
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Runtime:
 
     def name(self, chars: int) -> str:
         """A random name of letters, digits, `-` and `_`: 6 bits a character."""
-        return base64url.encoded(self.entropy(-(-chars * 6 // 8)))[:chars]
+        return base64url(self.entropy(-(-chars * 6 // 8)))[:chars]
 
     def choice(self, options: Sequence[T]) -> T:
         return options[int.from_bytes(self.entropy(4), "big") % len(options)]

@@ -21,13 +21,25 @@ from chalicelib.core.base.fields import (
     string,
 )
 from chalicelib.core.base.records import record
-from chalicelib.core.catalogue import alarm, backoff, dead_letter_topic, filters, push, rate, settings
-from chalicelib.core.catalogue.alarm import Alarm, Thresholds
-from chalicelib.core.catalogue.backoff import Backoff
-from chalicelib.core.catalogue.dead_letter_topic import DEAD_LETTERS, DeadLetterTopic
-from chalicelib.core.catalogue.filters import Filter, FilterForms
+from chalicelib.core.catalogue import push, settings
+from chalicelib.core.catalogue.group_settings import (
+    BACKOFF,
+    DEAD_LETTERS,
+    RATE,
+    Alarm,
+    Backoff,
+    DeadLetterTopic,
+    Filter,
+    FilterForms,
+    Rate,
+    Thresholds,
+    parse_alarm,
+    parse_backoff,
+    parse_dead_letters,
+    parse_filter,
+    parse_rate,
+)
 from chalicelib.core.catalogue.push import Push, PushSecret, PushTarget
-from chalicelib.core.catalogue.rate import Rate
 from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Equals, Item, Key, RemoveItem, Set, Write
@@ -100,16 +112,16 @@ class GroupSettings:
         integer(0, limits.INVISIBLE_MS_MAX, default=limits.INVISIBLE_MS_DEFAULT, examples=[60000])
     )
     max_attempts: int = optional(_MAX_ATTEMPTS, _max_attempts)
-    dead_letters: DeadLetterTopic | None = optional(DEAD_LETTERS, dead_letter_topic.parse)
+    dead_letters: DeadLetterTopic | None = optional(DEAD_LETTERS, parse_dead_letters)
     max_in_flight: int = optional(integer(1, limits.IN_FLIGHT_MAX, default=limits.IN_FLIGHT_DEFAULT))
-    backoff_ms: Backoff = optional(backoff.BACKOFF, backoff.parse)
+    backoff_ms: Backoff = optional(BACKOFF, parse_backoff)
     paused: bool = optional(flag(default=False))
     ordered: bool | str = optional(one_of(flag(), {"type": "string", "enum": [BY_KEY]}, default=False))
     delay_ms: int = optional(integer(most=limits.GROUP_DELAY_MS_MAX, default=0))
     settle_by: str = optional(string(enum=[BY_RECEIPT, BY_DELIVERY, BY_MESSAGE], default=BY_RECEIPT))
-    rate_limit: Rate | None = optional(rate.RATE, rate.parse)
-    filter: Filter | None = optional(FilterForms, filters.parse)
-    alarm: Alarm | None = optional(Thresholds, alarm.parse)
+    rate_limit: Rate | None = optional(RATE, parse_rate)
+    filter: Filter | None = optional(FilterForms, parse_filter)
+    alarm: Alarm | None = optional(Thresholds, parse_alarm)
     push: Push | None = optional(PushTarget, push.parse)
 
 

@@ -71,10 +71,6 @@ class Push(AsGiven):
     def secret_id(self) -> str | None:
         return self._text("secret_id")
 
-    def _text(self, name: str) -> str | None:
-        text: str | None = self.given.get(name)
-        return text
-
 
 def parse(data: object, label: Label) -> Push:
     """Raises InvalidField, UnknownField."""

@@ -10,7 +10,7 @@ import orjson
 from chalicelib.core.base.errors import InvalidField
 from chalicelib.core.base.fields import shown
 from chalicelib.core.base.records import record
-from chalicelib.core.table.writes import Absent, Equals, Key, RemoveItem, Set, Write
+from chalicelib.core.table.writes import Absent, Equals, Key, RemoveItem, Write, sets
 
 
 @record
@@ -27,6 +27,10 @@ class AsGiven:
     def text(self) -> str:
         return orjson.dumps(self.given).decode()
 
+    def _text(self, name: str) -> str | None:
+        text: str | None = self.given.get(name)
+        return text
+
 
 def create(key: Key, incarnation: str, settings: Mapping[str, Any]) -> Write:
     """Creates the item, unless one of this name exists: then the rejected write returns that. Send it as a transaction;
@@ -34,7 +38,7 @@ def create(key: Key, incarnation: str, settings: Mapping[str, Any]) -> Write:
     return Write(
         key,
         (Absent(("id",)),),
-        _effects({"id": incarnation, **stored(settings)}),
+        sets({"id": incarnation, **stored(settings)}),
         landed=lambda before: before["id"] == incarnation,
     )
 
@@ -45,7 +49,7 @@ def change(key: Key, incarnation: str, version: int, settings: Mapping[str, Any]
     return Write(
         key,
         (Equals(("id",), incarnation), Equals(("version",), version)),
-        _effects(new),
+        sets(new),
         landed=lambda before: before.get("id") == incarnation and new.items() <= before.items(),
     )
 
@@ -68,7 +72,3 @@ def stored(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as an item holds them; None is not stored."""
     values = {name: value for name, value in settings.items() if value is not None}
     return {name: value.text if isinstance(value, AsGiven) else value for name, value in values.items()}
-
-
-def _effects(values: Mapping[str, Any]) -> tuple[Set, ...]:
-    return tuple(Set((name,), value) for name, value in values.items())

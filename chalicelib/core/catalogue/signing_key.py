@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from chalicelib.core.base import base64url
 from chalicelib.core.base.cache import BoundedCache
 from chalicelib.core.base.errors import StoreUnavailable
+from chalicelib.core.base.fields import base64url, of_base64url
 from chalicelib.core.base.limits import MINUTE_MS, SECOND_MS
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.catalogue import Env
@@ -170,17 +170,17 @@ def derived(key: bytes, domain: bytes, content: bytes) -> bytes:
 
 
 def signed(domain: bytes, content: bytes, key: bytes) -> str:
-    return base64url.encoded(content + _signature(domain, content, key))
+    return base64url(content + _signature(domain, content, key))
 
 
 def content_of(text: str) -> bytes:
     """The content of a signed text, with its signature unchecked. Arbitrary for any other text."""
-    return (base64url.decoded(text) or b"")[:-_SIGNATURE_BYTES]
+    return (of_base64url(text) or b"")[:-_SIGNATURE_BYTES]
 
 
 def checked(domain: bytes, text: str, *keys: bytes) -> bytes | None:
     """The content, or None unless exactly this text was signed with one of these keys in this domain."""
-    raw = base64url.decoded(text)
+    raw = of_base64url(text)
     if raw is None:
         return None
     content, signature = raw[:-_SIGNATURE_BYTES], raw[-_SIGNATURE_BYTES:]

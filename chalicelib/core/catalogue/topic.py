@@ -8,6 +8,7 @@ knows the change. When the number falls, writers leave first, and readers leave 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, replace
 from functools import cached_property
@@ -16,13 +17,90 @@ from typing import Any, NamedTuple
 
 from chalicelib.core.base import limits
 from chalicelib.core.base.errors import Internal, InvalidField
-from chalicelib.core.base.fields import Label, check, defaults, flag, integer, one_of, optional
-from chalicelib.core.base.limits import HEARD_MS, HOUR_MS
+from chalicelib.core.base.fields import (
+    Label,
+    array,
+    check,
+    defaults,
+    flag,
+    integer,
+    mapping,
+    one_of,
+    optional,
+    quoted,
+    string,
+)
+from chalicelib.core.base.limits import HEARD_MS, HOUR_MS, NAME_PATTERN, QUEUES_MAX
+from chalicelib.core.base.message import QUEUE
 from chalicelib.core.base.records import record
-from chalicelib.core.catalogue import settings, zones
-from chalicelib.core.catalogue.zones import NO_ZONES, ZONES, Zones
+from chalicelib.core.catalogue import settings
+from chalicelib.core.catalogue.settings import AsGiven
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Add, Equals, Item, Key, RemoveItem, Set, Write
+
+# -- zones: the queues near each site ---------------------------------------------------------------------------------
+
+ZONE = string(pattern=NAME_PATTERN, examples=["zone-a"])
+ZONES = mapping(
+    propertyNames={"pattern": NAME_PATTERN},
+    additionalProperties=array(QUEUE, minItems=1, maxItems=QUEUES_MAX, uniqueItems=True),
+    examples=[{"zone-a": [0], "zone-b": [1]}],
+)
+
+
+class Zones(AsGiven):
+    """`given`: the queues of each zone, by its name. Empty: no zones."""
+
+    def queues(self, zone: str | None) -> tuple[int, ...]:
+        return tuple(self.given.get(zone, ()))
+
+    def zone_of(self, queue: int) -> str | None:
+        """None: the queue is near all sites."""
+        return next((zone for zone, queues in self.given.items() if queue in queues), None)
+
+    def demand(self, zone: str, label: Label) -> None:
+        """Raises InvalidField if there is no such zone."""
+        if zone not in self.given:
+            known = ", ".join(map(quoted, self.given)) or "none"
+            raise label.wrong(f"a zone of the topic, which has {known}", zone)
+
+    def demand_queues(self, count: int) -> None:
+        """Raises InvalidField if a zone names a queue that a topic with this many queues lacks."""
+        for zone, queues in self.given.items():
+            if (queue := max(queues)) >= count:
+                raise InvalidField(
+                    f"{_zone_label(zone)} names queue {queue}, but field 'queues' is {count}: queues count from 0"
+                )
+
+
+NO_ZONES = Zones({})
+
+
+def parse_zones(data: object, label: Label) -> Zones:
+    """Raises InvalidField."""
+    if not isinstance(data, dict):
+        raise label.wrong('an object with a list of queues for each zone, as {"zone-a": [0, 1]}', data)
+    owners: dict[int, str] = {}
+    for zone, queues in data.items():
+        if not re.fullmatch(NAME_PATTERN, zone):
+            raise InvalidField(f"{label} names zone {quoted(zone)}; a name must match {NAME_PATTERN}")
+        if not isinstance(queues, list) or not queues:
+            raise _zone_label(zone).wrong("a list of at least one queue", queues)
+        for queue in queues:
+            check(QUEUE, queue, _zone_label(zone))
+            if queue in owners:
+                raise InvalidField(
+                    f"{_zone_label(zone)} names queue {queue}, which is in zone {quoted(owners[queue])} already"
+                )
+            owners[queue] = zone
+    return Zones(data)
+
+
+def _zone_label(zone: str) -> Label:
+    return Label(f"zones.{zone}")
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
 
 PLACED_KEPT_MS = HOUR_MS
 """How long a placement is kept after the next one has replaced it."""
@@ -121,7 +199,7 @@ class TopicSettings:
     index_keys: bool = optional(flag(default=False))
     max_depth: int | None = optional(_MAX_DEPTH, _max_depth)
     trace: bool = optional(flag(default=False))
-    zones: Zones | None = optional(ZONES, zones.parse)
+    zones: Zones | None = optional(ZONES, parse_zones)
 
 
 DEFAULTS = defaults(TopicSettings)
@@ -133,7 +211,7 @@ class Topic(TopicSettings):
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms:
     messages stored until that instant, before a raise, keep that retention. `pushes`: it may have pushed groups, so
     sends wake the push. `scaling`: None until the first change of the number of queues. `is_owned`: it was made for a
-    subscription, and is deleted with the last one. `queues_auto`: it grows automatically (`catalogue.growth`).
+    subscription, and is deleted with the last one. `queues_auto`: it grows automatically (`catalogue.Growth`).
     `alarms`: it may have groups with an alarm, so sends make appointments with *check*."""
 
     name: str

@@ -11,19 +11,19 @@ from chalicelib.core.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS
 from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.consuming.claim_plan import HeldBack, Pick, Tokens, pick, stretches, take
-from chalicelib.core.consuming.key_plan import KeyOrder, overdue
+from chalicelib.core.consuming.claim_plan import HeldBack, LeaseTokens, Pick, pick, stretches, take
+from chalicelib.core.consuming.key_plan import KeyOrder, KeyPick, overdue
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.consuming.skip import Skipper
 from chalicelib.core.consuming.view import QueueView
 from chalicelib.core.cursors import Cursors, cursor_writes
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.cursor_writes import CursorChange
 from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked, runs, set_aside
 from chalicelib.core.cursors.retries import PARKED_MAX, due_page
 from chalicelib.core.dead_letters.bury import Burial
 from chalicelib.core.log import Log
-from chalicelib.core.log.reader import Want, wire_bytes, within_reach
+from chalicelib.core.log.reader import Want, joined, wire_bytes, within_reach
 from chalicelib.core.log.segment import Segment
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Refused
@@ -54,7 +54,7 @@ class Claimed:
 
 
 @record
-class _Plan:
+class _ClaimPlan:
     """`riding`: the acks in the same write. `held_back`: as of the pick, and by the space in the response. `is_exact`:
     the claim takes exactly these messages, even if others have moved on."""
 
@@ -87,21 +87,18 @@ class Claimer:
         """The keys of messages that a claim of a group ordered by key has taken, as far as they are known."""
         return {offset: known.key for offset, known in self._key_order.kept(view, offsets).items()}
 
-    def within_reach(self, view: QueueView, want: int) -> Pick:
+    def tend_and_pick(self, view: QueueView, want: int) -> Pick:
         """The messages a claim would take, before filters. Brings due retries back from their page first, since those
         in a page do not count."""
         now = self._runtime.now()
         while self._tend(view, want, now):
             now = self._runtime.now()
-        riding = _riding(view, now)
-        if view.group.is_by_key:
-            picked = self._key_order.pick(view, want, now, riding)
-            if picked.count or not picked.fresh:
-                return picked
-            self.claim(view, 0)  # it passes what nobody is to get, which needs no permits
-            now = self._runtime.now()
-            return self._key_order.pick(view, want, now, _riding(view, now))
-        return pick(view.cursor, view.group, view.end, want, now, riding)
+        picked = self._pick(view, want, now, _riding(view, now))
+        if not view.group.is_by_key or picked.count or not picked.fresh:
+            return picked
+        self.claim(view, 0)  # it passes what nobody is to get, which needs no permits
+        now = self._runtime.now()
+        return self._pick(view, want, now, _riding(view, now))
 
     def would_act(self, view: QueueView, now: int) -> bool:
         """Whether a claim would take, pass, bury or bring back messages. Messages that the order of the queue or the
@@ -109,10 +106,7 @@ class Claimer:
         is_spent = any(lease.attempt >= view.group.max_attempts for lease in view.cursor.due(now))
         if is_spent or due_page(view.cursor, now, 1):
             return True
-        if view.group.is_by_key:
-            picked = self._key_order.pick(view, 1, now, NOTHING)
-        else:
-            picked = pick(view.cursor, view.group, view.end, 1, now)
+        picked = self._pick(view, 1, now, NOTHING)
         return bool(picked.takeovers or picked.fresh)
 
     def claim(self, view: QueueView, want: int) -> Claimed:
@@ -151,7 +145,7 @@ class Claimer:
         """Undoes a claim of unreadable messages, if the store allows it: their delivery does not count, and they are
         due again in a moment, so that others can be popped meanwhile. Leases of another call stay."""
         due = self._runtime.now() + UNREADABLE_MS
-        change = Change()
+        change = CursorChange()
         for lease in claimed.leases if claimed.is_own else ():
             indexes = [index for index in lease.owed if lease.start + index in offsets]
             spans = [lease.offsets[run.start : run.stop] for run in runs(indexes)]
@@ -174,7 +168,7 @@ class Claimer:
             self._cache.keep(view.cursor.key, view.cursor)
         return None
 
-    def _changed(self, cursor: Cursor, change: Change) -> Cursor | None:
+    def _changed(self, cursor: Cursor, change: CursorChange) -> Cursor | None:
         """The cursor after this change, or as it is if the change was refused; None: there is none."""
         try:
             return Cursor.of(self._store.write(cursor_writes.write(cursor, change)))
@@ -189,7 +183,7 @@ class Claimer:
         if view.riding:
             view.riding.learn(after, acked)
 
-    def _claimed(self, view: QueueView, plan: _Plan, tokens: Sequence[str], is_own: bool) -> Claimed | None:
+    def _claimed(self, view: QueueView, plan: _ClaimPlan, tokens: Sequence[str], is_own: bool) -> Claimed | None:
         """The leases of the plan, which were to have these tokens. `is_own`: this write made them; otherwise an earlier
         try of it may have, or another call of the attempt. None: plan again, since nothing is left of them, or, in an
         ordered group, not all: others have taken over what comes first."""
@@ -202,8 +196,10 @@ class Claimer:
         left = sum(len(lease.owed) for lease in own)
         if not is_own and left < (plan.picked.count if view.group.ordered else 1):
             return None
-        picked, in_turn = plan.picked, () if view.ask.attempt_id else plan.picked.in_turn
-        was_aside = [lease.start + index for lease, run in picked.takeovers if lease.is_aside for index in run]
+        if not isinstance(plan.picked, KeyPick):
+            return Claimed(own, plan.segments, plan.held_back)
+        in_turn = () if view.ask.attempt_id else plan.picked.in_turn
+        was_aside = [lease.start + index for lease, run in plan.picked.takeovers if lease.is_aside for index in run]
         return Claimed(own, plan.segments, plan.held_back, in_turn=in_turn, was_aside=was_aside)
 
     def _tend(self, view: QueueView, want: int, now: int) -> bool:
@@ -229,26 +225,27 @@ class Claimer:
             return self._retries.bring_back(cursor, page)
         return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
 
-    def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
+    def _plan(self, view: QueueView, want: int, now: int) -> _ClaimPlan:
         """The pick, cut to the space of the response."""
         if view.is_outrun:
             self._skipper.look_on(view, want)
-        self._growth.leased(view.topic, len(view.cursor.leases))
+        if view.topic.queues_auto:
+            self._growth.leased(view.topic, len(view.cursor.leases))
         riding = _riding(view, now)
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked) if picked.takeovers else view.chain
         if view.space.holds(wire_bytes(segments) if picked.takeovers else view.ahead.wire_bytes, want):
-            is_sifted = view.group.filter is not None or view.has_purged
-            return _Plan(picked, segments, riding, picked.held_back, is_exact=is_sifted or bool(picked.passed))
+            is_sifted = view.group.filter is not None or view.ahead.has_purged
+            return _ClaimPlan(picked, segments, riding, picked.held_back, is_exact=is_sifted or bool(picked.passed))
         held_back, fitting = HeldBack.NOTHING, self._fitting(view, picked, segments)
         while fitting < picked.count:
             held_back = HeldBack.SPACE
             picked = self._picked(view, want, now, riding, fitting)
             if view.group.is_by_key:  # which messages it takes then may depend on how many
                 fitting = self._fitting(view, picked, segments)
-        return _Plan(picked, segments, riding, picked.held_back | held_back, is_exact=True)
+        return _ClaimPlan(picked, segments, riding, picked.held_back | held_back, is_exact=True)
 
-    def _change(self, view: QueueView, plan: _Plan, now: int) -> Change:
+    def _change(self, view: QueueView, plan: _ClaimPlan, now: int) -> CursorChange:
         """The write of the plan. Makes the appointment that it needs, if it delivers messages for the last time."""
         picked, riding, cursor, ordered = plan.picked, plan.riding, view.cursor, bool(view.group.ordered)
         asked_ms, noted_ms = view.ask.invisible_ms, now if view.ask.notes_first else None
@@ -258,44 +255,46 @@ class Claimer:
         change = take(picked, cursor, view.chain, self._tokens(view), deadline, plan.is_exact, ordered, noted_ms)
         if ordered or picked.is_capped_closely:  # it counts on what these acks settle
             change += cursor_writes.unchanged(lease for lease, _ in riding.acked)
-        if view.group.is_by_key:
+        if isinstance(picked, KeyPick):
             for lease in overdue(cursor, view.group, picked, now, riding.tokens):
                 change += cursor_writes.unchanged([lease]) + cursor_writes.lasts_as_seen(lease)
-        if picked.aside:
-            change += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
+            if picked.aside:
+                change += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
         change += riding.change
         change += cursor_writes.note_pop(view.ask.consumer_id, now, view.zone)
         return change + cursor_writes.prune(cursor, now, riding.tokens)
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
         """The messages to take, up to `most` of those wanted, and those to skip before them."""
+        picked = self._pick(view, want, now, riding, most)
+        is_plain = view.group.is_by_key or not picked.fresh or view.is_plain(now)
+        return picked if is_plain else self._skipper.skip(view, picked)
+
+    def _pick(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
+        """The same, before filters."""
         if view.group.is_by_key:
             return self._key_order.pick(view, want, now, riding, most)
         want = want if most is None else most
-        picked = pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
-        is_plain = not picked.fresh or view.is_plain(now)
-        return picked if is_plain else self._skipper.skip(view, picked)
+        return pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of all picked messages: those taken over are before the cursor and located again."""
         log = view.topic.logs[view.queue]
         wants = [Want(log, stretch.start, len(stretch), None) for stretch in stretches(picked.taken_over)]
-        chains = [*self._reader.chains(wants), view.chain]
-        by_base = {segment.base: segment for chain in chains for segment in chain}
-        return [by_base[base] for base in sorted(by_base)]
+        return joined([*self._reader.chains(wants), view.chain])
 
     def _fitting(self, view: QueueView, picked: Pick, segments: list[Segment]) -> int:
         """How many of the picked messages fit the response; reads them only in case of doubt."""
         offsets = sorted(picked.offsets(view.cursor))
         if view.space.holds(wire_bytes(segments, offsets), len(offsets)):
             return len(offsets)
-        if picked.in_turn:
+        if isinstance(picked, KeyPick):
             each = (self._reader.stored(view.topic, view.queue, segments, [offset]) for offset in picked.in_turn)
             return view.space.fitting(chain.from_iterable(each))
         reached = within_reach(segments, offsets, view.space.json_bytes)
         return view.space.fitting(self._reader.stored(view.topic, view.queue, segments, reached))
 
-    def _tokens(self, view: QueueView) -> Tokens:
+    def _tokens(self, view: QueueView) -> LeaseTokens:
         """Tokens of an attempt begin with its name, by which a repeat finds them. New messages begin at `next` or
         later, where the attempt has taken nothing before."""
         if view.ask.attempt_id is None:
@@ -303,7 +302,7 @@ class Claimer:
         else:
             name = view.ask.attempt_token or ""
             fresh = f"{name}.{view.cursor.next:x}"
-        return Tokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))
+        return LeaseTokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))
 
 
 def _may_repeat(view: QueueView) -> bool:

@@ -15,7 +15,7 @@ from chalicelib.core.catalogue.group import BY_RECEIPT, Group
 from chalicelib.core.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.cursors.cursor_writes import Change
+from chalicelib.core.cursors.cursor_writes import CursorChange
 from chalicelib.core.cursors.lease import Lease, runs
 from chalicelib.core.log.segment import Segment
 
@@ -44,9 +44,7 @@ class Pick:
     `held_back`: by the cap, or by what one write can name. `is_capped_closely`: the cap could be passed with what
     others take over meanwhile. `passed`: which of the fresh, counted from `next`, the group does not want.
     `demands_no_redrive`: the cap could be passed with what is redriven meanwhile. `expired`: how many of the passed
-    have. `has_witnesses`: leases that lose all their messages stay, to reject late receipts. In a group ordered by key,
-    `aside`: the offsets of the passed that are delivered later, and `in_turn`: the offsets picked, in the order of
-    their delivery."""
+    have. `has_witnesses`: leases that lose all their messages stay, to reject late receipts."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -57,8 +55,6 @@ class Pick:
     demands_no_redrive: bool = False
     expired: int = 0
     has_witnesses: bool = True
-    aside: Sequence[int] = ()
-    in_turn: Sequence[int] = ()
 
     @property
     def count(self) -> int:
@@ -100,9 +96,10 @@ def pick(
     riding: Plan = NOTHING,
     delivered: Collection[int] = (),
 ) -> Pick:
-    """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. What they settle makes
-    room, and their leases cannot be taken over; what these still owe counts against the cap, since others may extend
-    it. `end`: not before the cursor's `next`. `delivered`: offsets not to take again, though their leases are due."""
+    """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. Settled messages make
+    room. A claim cannot take over the leases of these acks; messages that they still owe count against the cap, since
+    others may extend them. `end`: not before the cursor's `next`. `delivered`: offsets not to take again, though their
+    leases are due."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next)
     freed = freed_by(riding, now) if riding.acked else 0
@@ -164,7 +161,7 @@ def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[
 
 
 @record
-class Tokens:
+class LeaseTokens:
     """Tokens for new leases, never used before: a receipt of an old lease must not fit a new one.
 
     `fresh`: for messages not taken yet. Concurrent calls with the same attempt_id use the same token, so one finds the
@@ -178,16 +175,16 @@ def take(
     picked: Pick,
     cursor: Cursor,
     chain: Sequence[Segment],
-    tokens: Tokens,
+    tokens: LeaseTokens,
     deadline: int,
     is_exact: bool,
     is_alone: bool = False,
     noted_ms: int | None = None,
-) -> Change:
+) -> CursorChange:
     """The claim as a change of the cursor. `is_exact`: takes exactly the messages read, even if others have moved on.
     `is_alone`: only if there was no other claim since. `noted_ms`: when messages are first delivered of which that is
     not noted; None: it stays so."""
-    made = Change()
+    made = CursorChange()
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
         taken = [run for owner, run in picked.takeovers if owner is lease]
         first_at_ms = noted_ms if lease.first_at_ms is None else lease.first_at_ms

@@ -24,8 +24,7 @@ from chalicelib.core.consuming.receipt_batch import ReceiptBatch
 from chalicelib.core.consuming.request import LEASE_END, RECEIPT
 from chalicelib.core.consuming.settle import Settler
 from chalicelib.core.consuming.view import QueueView
-from chalicelib.core.cursors.lease import Lease, runs
-from chalicelib.core.cursors.receipt import Receipt, Receipts
+from chalicelib.core.cursors.lease import Lease, Receipt, Receipts, runs
 from chalicelib.core.log.reader import LogReader, Want, entries, stored_at
 from chalicelib.core.log.segment import Segment
 from chalicelib.core.telemetry.record import count
@@ -148,13 +147,15 @@ class Deliverer:
             expired, lost = self._expired_and_lost(view, missing)
             expired = sorted([*spent, *expired])
             count("expired", len(expired), view.topic.name, view.group.name)
-            for offsets, settle in ((expired, self._ack_expired), (lost, self._bury_lost)):
-                if offsets:
-                    texts = [receipts[offset] for offset in offsets]
-                    batches, _ = self._settler.open(view.topic, view.group.name, texts)
-                    batches[0].settle_by = BY_RECEIPT  # though its lease may be over at once
-                    settle(view, batches)
-                    view.learn(batches[0].cursor)  # an ordered queue continues
+            for offsets in filter(None, (expired, lost)):
+                texts = [receipts[offset] for offset in offsets]
+                batches, _ = self._settler.open(view.topic, view.group.name, texts)
+                batches[0].settle_by = BY_RECEIPT  # though its lease may be over at once
+                if offsets is expired:
+                    self._settler.acknowledge(view.topic, view.group.name, batches)
+                else:
+                    self._bury_lost(view, batches)
+                view.learn(batches[0].cursor)  # an ordered queue continues
             return bool(expired or lost)
         return False
 
@@ -168,9 +169,6 @@ class Deliverer:
             offset for offset, chain in standing if chain[0].base > offset or stored_at(chain, offset) <= expired_ms
         ]
         return expired, [offset for offset, _ in standing if offset not in expired]
-
-    def _ack_expired(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
-        self._settler.acknowledge(view.topic, view.group.name, batches)
 
     def _bury_lost(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
         """Raises TopicNotFound if the topic was deleted, which also removes payloads."""

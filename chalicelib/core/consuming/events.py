@@ -17,11 +17,10 @@ from chalicelib.core.base.limits import HOP_MS_MIN
 from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.consuming.receipt_batch import Failure, ReceiptBatch
-from chalicelib.core.cursors.lease import mark
+from chalicelib.core.consuming.receipt_batch import ReceiptBatch
+from chalicelib.core.cursors.lease import Receipt, mark
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
-from chalicelib.core.telemetry.record import count
 
 PAGE_OFFSETS = 128
 """Messages whose notes are read together. A call about more of them writes more notes."""
@@ -87,17 +86,10 @@ class Events:
         name: str,
         topic: Topic,
         group: str,
-        batches: Iterable[ReceiptBatch],
-        failed: Sequence[Failure],
+        receipts: Iterable[tuple[ReceiptBatch, Receipt]],
         **about: Any,
     ) -> None:
-        """A call has carried out something by these receipts, besides those that failed: they are also counted for
-        operators. `about`: what the note says further."""
-        lost = {failure.receipt for failure in failed}
-        receipts = [(batch, receipt) for batch in batches for text, receipt in batch.receipts if text not in lost]
-        count(name, len(receipts), topic.name, group)
-        if not topic.trace:
-            return
+        """A call has carried out something by these receipts. `about`: what the note says further."""
         subjects = [
             Subject(group, receipt.group_id, receipt.consumer, receipt.queue, receipt.offset, batch.attempt(receipt))
             for batch, receipt in receipts

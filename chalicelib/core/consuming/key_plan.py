@@ -1,11 +1,12 @@
 """Claims of groups that are ordered by key: `KeyOrder` finds the keys, the functions plan one claim in a queue.
 
-A message that is owed is *held*, by its holder or by the wait of its retry, or *due*, or *set aside*. Of each key, what
-lies before its first held message can be delivered, and so can fresh messages of keys without any. The key that has
-been ready for longest comes first, with all that can be taken of it. Fresh messages that a claim passes are set aside.
+A message that is owed is *held*, by its holder or by the wait of its retry, or *due*, or *set aside*. A claim can
+deliver the messages of a key that lie before its first held one, and fresh messages of keys without any. The key that
+has been ready for longest comes first, with all that can be taken of it. Fresh messages that a claim passes are set
+aside.
 
-Whoever takes a message takes all earlier ones of its key that are owed and not held in the same write, which demands
-that none of their leases has changed. So it needs no other proof that nobody else has got one of them meanwhile.
+A claim of a message takes all earlier ones of its key that are owed and not held in the same write, which demands that
+none of their leases has changed. So it needs no other proof that nobody else has got one of them meanwhile.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from chalicelib.core.base.records import mutable, record
 from chalicelib.core.catalogue.group import BY_RECEIPT, Group
 from chalicelib.core.consuming.claim_plan import HeldBack, Pick, freed_by, stretches
 from chalicelib.core.consuming.receipt_batch import Plan
-from chalicelib.core.consuming.skip import FILTERED_BYTES_MAX, Skipper
+from chalicelib.core.consuming.skip import FILTERED_BYTES_MAX, GROWTH, Skipper
 from chalicelib.core.consuming.view import QueueView
 from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.cursors.cursor_writes import LEASES_ROOM
 from chalicelib.core.cursors.lease import Lease, runs
-from chalicelib.core.log.reader import LogReader, Want, stored_at, within_reach
+from chalicelib.core.log.reader import LogReader, Want, joined, stored_at, within_reach
 from chalicelib.core.log.segment import Segment
 from chalicelib.core.table import keys
 
@@ -35,8 +36,15 @@ LOOKED_FURTHER_MAX = 32
 lies between is set aside, which makes the cursor longer."""
 _KEYS_KEPT_MAX = 50_000
 """Keys cached by one instance, some 300 bytes each."""
-_GROWTH = 4
-"""How much further to read each time that too few messages were found."""
+
+
+@record
+class KeyPick(Pick):
+    """`aside`: the offsets of the passed that are delivered later. `in_turn`: the offsets picked, in the order of their
+    delivery."""
+
+    aside: Sequence[int] = ()
+    in_turn: Sequence[int] = ()
 
 
 @record
@@ -47,7 +55,7 @@ class Known:
     stored_at_ms: int
 
 
-Line = str | int
+Lane = str | int
 """A key, or the offset of a message without one, which waits for no other."""
 
 Knowledge = Mapping[int, Known]
@@ -60,7 +68,7 @@ class Ready:
     None for a fresh one."""
 
     offset: int
-    line: Line
+    lane: Lane
     since_ms: int
     lease: Lease | None
 
@@ -70,7 +78,7 @@ class Ready:
 
 
 @record
-class Window:
+class FreshWindow:
     """The fresh messages that a claim looks at, from the cursor's `next` on. `wanted`: those to be delivered, now or
     later. `is_cut`: there are more, but reading them has to wait for another claim."""
 
@@ -80,7 +88,7 @@ class Window:
 
 
 @mutable
-class Owed:
+class OwedMessages:
     """The messages that a cursor owes. `ready`: the messages that are not held. `held`: offsets of those that are."""
 
     ready: list[Ready] = field(default_factory=list)
@@ -95,7 +103,7 @@ class Owed:
         riding: Plan,
         delivered: Collection[int],
         is_ripe: Callable[[int], bool],
-    ) -> Owed:
+    ) -> OwedMessages:
         """`riding`: acks in the same write; what else their leases owe is held, since one write cannot take it as well.
         `delivered`: offsets that the same call delivers, and that block nobody else's. `is_ripe`: whether what was
         stored then may be delivered for the first time."""
@@ -108,33 +116,33 @@ class Owed:
                 if (lease.token, index) in acked or offset in delivered:
                     continue
                 if lease.is_aside and is_ripe(known[offset].stored_at_ms):
-                    owed.ready.append(Ready(offset, line(known, offset), known[offset].stored_at_ms, lease))
+                    owed.ready.append(Ready(offset, lane(known, offset), known[offset].stored_at_ms, lease))
                 elif is_due:
-                    owed.ready.append(Ready(offset, line(known, offset), lease.deadline, lease))
+                    owed.ready.append(Ready(offset, lane(known, offset), lease.deadline, lease))
                 else:
                     owed.held.add(offset)
         return owed
 
-    def blocked(self, known: Knowledge) -> set[Line]:
+    def blocked(self, known: Knowledge) -> set[Lane]:
         """The keys of which no fresh message can be delivered."""
-        return {line(known, offset) for offset in self.held}
+        return {lane(known, offset) for offset in self.held}
 
     def in_turn(self, known: Knowledge, fresh: Sequence[int]) -> list[Ready]:
         """All that can be delivered, in the order in which it is taken."""
         ready = [*self.ready]
-        ready += [Ready(offset, line(known, offset), known[offset].stored_at_ms, None) for offset in fresh]
-        first_held: dict[Line, int] = {}
+        ready += [Ready(offset, lane(known, offset), known[offset].stored_at_ms, None) for offset in fresh]
+        first_held: dict[Lane, int] = {}
         for offset in sorted(self.held, reverse=True):
-            first_held[line(known, offset)] = offset
-        by_key: dict[Line, list[Ready]] = {}
+            first_held[lane(known, offset)] = offset
+        by_key: dict[Lane, list[Ready]] = {}
         for each in sorted(ready, key=lambda each: each.offset):
-            if each.offset < first_held.get(each.line, each.offset + 1):
-                by_key.setdefault(each.line, []).append(each)
+            if each.offset < first_held.get(each.lane, each.offset + 1):
+                by_key.setdefault(each.lane, []).append(each)
         keys = sorted(by_key.values(), key=lambda own: own[0].since_ms)
         return [each for own in keys for each in own]
 
 
-def line(known: Knowledge, offset: int) -> Line:
+def lane(known: Knowledge, offset: int) -> Lane:
     key = known[offset].key
     return offset if key is None else key
 
@@ -192,22 +200,22 @@ def _with_slots(cursor: Cursor, in_turn: Sequence[Ready]) -> Sequence[Ready]:
     is_full = len(cursor.leases) >= LEASES_MAX + LEASES_ROOM - TAKEOVERS_MAX
     counts = Counter(each.lease.token for each in in_turn if each.lease)
     taken: list[Ready] = []
-    left: set[Line] = set()
+    left: set[Lane] = set()
     for each in in_turn:
         if each.lease is None or (is_full and counts[each.lease.token] < len(each.lease.owed)):
-            left.add(each.line)
-        if each.line not in left:
+            left.add(each.lane)
+        if each.lane not in left:
             taken.append(each)
     return taken
 
 
-def look(known: Knowledge, blocked: Collection[Line], aside: int, wanted: Sequence[int], want: int) -> tuple[int, bool]:
+def look(known: Knowledge, blocked: Collection[Lane], aside: int, wanted: Sequence[int], want: int) -> tuple[int, bool]:
     """How many of these fresh messages to look at, and whether these are all that are needed: `want` that can be
     delivered, and if they are of several keys some more, for others of these; or as many that cannot as can be set
     aside."""
     ready = waiting = 0
     for count, offset in enumerate(wanted):
-        is_blocked = line(known, offset) in blocked
+        is_blocked = lane(known, offset) in blocked
         if is_blocked and aside + waiting >= SET_ASIDE_MAX:
             return count, True
         waiting, ready = waiting + is_blocked, ready + (not is_blocked)
@@ -216,14 +224,14 @@ def look(known: Knowledge, blocked: Collection[Line], aside: int, wanted: Sequen
     return len(wanted), False
 
 
-def further(known: Knowledge, blocked: Collection[Line], enough: Sequence[int]) -> int:
+def further(known: Knowledge, blocked: Collection[Lane], enough: Sequence[int]) -> int:
     """How many messages to look at behind those that are enough: none if one key has all that can be delivered, or none
     of these has any."""
-    lines = {line(known, offset) for offset in enough} - {*blocked}
-    return LOOKED_FURTHER_MAX if len(lines) > 1 and any(isinstance(own, str) for own in lines) else 0
+    lanes = {lane(known, offset) for offset in enough} - {*blocked}
+    return LOOKED_FURTHER_MAX if len(lanes) > 1 and any(isinstance(own, str) for own in lanes) else 0
 
 
-def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
+def arrange(cursor: Cursor, window: FreshWindow, choice: Choice) -> KeyPick:
     """The claim of what is chosen. It passes what is not wanted, up to the next message that is left where it is."""
     chosen = _within_bounds(cursor, window, choice.chosen)
     taken = {each.offset for each in chosen}
@@ -233,7 +241,7 @@ def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
     if not chosen and window.is_cut and stop == cursor.next and has_room:
         stop = window.offsets.stop  # the claim after this one looks further
     aside = [offset for offset in window.wanted if offset < stop and offset not in taken]
-    return Pick(
+    return KeyPick(
         tuple(_takeovers(chosen)),
         stop - cursor.next,
         next_at_most=cursor.next,
@@ -244,7 +252,7 @@ def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
     )
 
 
-def _within_bounds(cursor: Cursor, window: Window, chosen: Sequence[Ready]) -> Sequence[Ready]:
+def _within_bounds(cursor: Cursor, window: FreshWindow, chosen: Sequence[Ready]) -> Sequence[Ready]:
     """Without the last fresh messages, as long as more would be set aside than may be."""
     aside = cursor.aside - sum(each.lease is not None and each.lease.is_aside for each in chosen)
     fresh = sorted(each.offset for each in chosen if each.lease is None)
@@ -280,7 +288,7 @@ class KeyOrder:
         is_passing = window.is_cut or view.cursor.next not in window.wanted
         return stored_at(view.chain, view.cursor.next) if window.offsets and is_passing else None
 
-    def pick(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
+    def pick(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> KeyPick:
         """Plans to take up to `want` messages. `most`: only so many of the same, in the same order."""
         known, owed, window = self._looked(view, max(1, want), now, riding)
         in_turn = owed.in_turn(known, window.wanted)
@@ -307,13 +315,15 @@ class KeyOrder:
         found = ((offset, self._kept.get((log, offset))) for offset in offsets)
         return {offset: known for offset, known in found if known}
 
-    def _looked(self, view: QueueView, want: int, now: int, riding: Plan) -> tuple[dict[int, Known], Owed, Window]:
+    def _looked(
+        self, view: QueueView, want: int, now: int, riding: Plan
+    ) -> tuple[dict[int, Known], OwedMessages, FreshWindow]:
         known = self._known(view, [offset for lease in view.cursor.owing for offset in lease.owed_offsets])
-        owed = Owed.by(view.cursor, known, now, riding, view.delivered, view.is_ripe)
+        owed = OwedMessages.by(view.cursor, known, now, riding, view.delivered, view.is_ripe)
         window = self._window(view, known, owed.blocked(known), want)
         return known, owed, window
 
-    def _window(self, view: QueueView, known: dict[int, Known], blocked: Collection[Line], want: int) -> Window:
+    def _window(self, view: QueueView, known: dict[int, Known], blocked: Collection[Lane], want: int) -> FreshWindow:
         """Reads further ahead than the view where it has to, and leaves what it read there. Adds to `known`."""
         if view.is_outrun:
             self._skipper.look_on(view, want)
@@ -324,12 +334,12 @@ class KeyOrder:
             reached = [*takewhile(known.__contains__, wanted)]
             count, is_enough = look(known, blocked, view.cursor.aside, reached, want)
             if count < len(wanted):
-                return Window(range(start, wanted[count]), wanted[:count], is_cut=not is_enough)
-            target = want + further(known, blocked, wanted) if is_enough else ahead * _GROWTH
+                return FreshWindow(range(start, wanted[count]), wanted[:count], is_cut=not is_enough)
+            target = want + further(known, blocked, wanted) if is_enough else ahead * GROWTH
             if (is_enough and view.end - start >= target) or offsets.stop < view.end:
-                return Window(offsets, wanted, is_cut=not is_enough)
+                return FreshWindow(offsets, wanted, is_cut=not is_enough)
             if view.end - start < ahead or not view.chain[-1].is_sealed:
-                return Window(offsets, wanted, is_cut=False)
+                return FreshWindow(offsets, wanted, is_cut=False)
             ahead = target
             self._skipper.look_on(view, ahead)
 
@@ -351,10 +361,7 @@ class KeyOrder:
             if not missing:
                 break
             wants = [Want(log, run.start, len(run), None) for run in stretches(missing)]
-            by_base = {
-                segment.base: segment for chain in self._reader.chains(wants, strong=strong) for segment in chain
-            }
-            chain = [by_base[base] for base in sorted(by_base)]
+            chain = joined(self._reader.chains(wants, strong=strong))
             while missing and (found := self._read(view, chain, missing)):
                 known |= found
                 missing = [offset for offset in missing if offset not in found]

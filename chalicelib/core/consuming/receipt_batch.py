@@ -16,10 +16,9 @@ from chalicelib.core.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.core.base.records import mutable, record
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.core.cursors import cursor_writes
-from chalicelib.core.cursors.cursor import Cursor, Standing
-from chalicelib.core.cursors.cursor_writes import NO_CHANGE, Change
-from chalicelib.core.cursors.lease import UNKNOWN_MS, Lease, delivery, runs
-from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.cursors.cursor import Cursor, ReceiptState
+from chalicelib.core.cursors.cursor_writes import NO_CHANGE, CursorChange
+from chalicelib.core.cursors.lease import UNKNOWN_MS, Lease, Receipt, delivery, runs
 from chalicelib.core.table.writes import Key
 
 ACKED_TOGETHER_MAX = 10
@@ -43,7 +42,7 @@ class Plan:
     """`change`: of the cursor; empty when nothing is left to do. `tokens`: the leases that it is about. `acked`,
     `moved`: the messages that it settles, and those that it moves."""
 
-    change: Change = NO_CHANGE
+    change: CursorChange = NO_CHANGE
     tokens: Collection[str] = ()
     acked: Sequence[Owed] = ()
     moved: Moved = field(default_factory=dict)
@@ -78,7 +77,7 @@ class CursorFull(StoreUnavailable):
         return StoreUnavailable.__name__
 
 
-class Seen(Enum):
+class CursorState(Enum):
     """The state of a cursor as this call has read it."""
 
     ASSUMED = "nothing: it is as the cache or the receipts say, and perhaps from before a reset"
@@ -87,7 +86,7 @@ class Seen(Enum):
     FORGOTTEN = "that there is none any more: the group has forgotten the receipts' consumer"
 
 
-_MISSING = (Seen.MISSING, Seen.FORGOTTEN)
+_MISSING = (CursorState.MISSING, CursorState.FORGOTTEN)
 
 
 @mutable
@@ -98,7 +97,7 @@ class ReceiptBatch:
     receipts: list[tuple[str, Receipt]]
     moved: Moved = field(default_factory=dict)
     """The messages that this call has moved."""
-    seen: Seen = Seen.ASSUMED
+    cursor_state: CursorState = CursorState.ASSUMED
     closed: dict[str, Lease] = field(default_factory=dict)
     """The leases that this call has acked completely, by token."""
     acked: list[Owed] = field(default_factory=list)
@@ -110,7 +109,7 @@ class ReceiptBatch:
     searched: set[str] = field(default_factory=set)
     """The retry pages that hold none of these messages, by id."""
     settle_by: str | None = None
-    """What receipts of the group name. None: not known yet; then a plan counts on nothing but that they name a lease
+    """The group's `settle_by`. None: not known yet; then a plan counts on nothing but that they name a lease
     that is not due."""
     now: int = 0
     """The time of the plan."""
@@ -124,16 +123,16 @@ class ReceiptBatch:
             cached = Cursor(key, epoch, max(receipt.offset for _, receipt in receipts) + 1, {})
         return cls(assume(cached, receipts), receipts)
 
-    def standing(self, receipt: Receipt) -> Standing:
+    def state_of(self, receipt: Receipt) -> ReceiptState:
         if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
-            return Standing.LOST
+            return ReceiptState.LOST
         if self.closed and self._is_closed(receipt):  # at once: else each asks all leases of the cursor
-            return Standing.ACKED
+            return ReceiptState.ACKED
         if not self.names_more:
-            return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
+            return self.cursor.state_of(receipt.token, receipt.start, receipt.offset)
         if self.holder(receipt):
-            return Standing.OWED
-        return Standing.ACKED if self.cursor.is_settled(receipt.offset) else Standing.LOST
+            return ReceiptState.OWED
+        return ReceiptState.ACKED if self.cursor.is_settled(receipt.offset) else ReceiptState.LOST
 
     @property
     def names_more(self) -> bool:
@@ -170,7 +169,7 @@ class ReceiptBatch:
         return bool(self.perhaps_lost()) or any(self._is_in_doubt(receipt) for receipt in self._unmoved())
 
     def _is_in_doubt(self, receipt: Receipt) -> bool:
-        return self._is_over(self.holder(receipt)) or self.standing(receipt) is Standing.LOST
+        return self._is_over(self.holder(receipt)) or self.state_of(receipt) is ReceiptState.LOST
 
     def _unmoved(self) -> list[Receipt]:
         if not self.moved:
@@ -185,11 +184,11 @@ class ReceiptBatch:
 
     @property
     def is_seen(self) -> bool:
-        return self.seen is not Seen.ASSUMED
+        return self.cursor_state is not CursorState.ASSUMED
 
     @property
     def is_missing(self) -> bool:
-        return self.seen in _MISSING
+        return self.cursor_state in _MISSING
 
     @property
     def tokens(self) -> set[str]:
@@ -225,16 +224,12 @@ class ReceiptBatch:
         """The leases that owe messages of these receipts, and their receipts."""
         by_token: dict[str, tuple[Lease, list[Receipt]]] = {}
         for receipt in () if self.is_missing else self._unmoved():
-            if self.standing(receipt) is not Standing.OWED:
+            if self.state_of(receipt) is not ReceiptState.OWED:
                 continue
             lease = self.holder(receipt) if self.names_more else self.cursor.leases.get(receipt.token)
             if lease:
                 by_token.setdefault(lease.token, (lease, []))[1].append(receipt)
         return list(by_token.values())
-
-    def ends_sooner(self, deadline: int) -> bool:
-        """Whether a lease that ends then could end sooner than it does now, as far as that is known."""
-        return any(lease.deadline > deadline or lease.deadline == UNKNOWN_MS for lease, _ in self.owed())
 
     def acks(self) -> Plan:
         """Settles owed messages of as many leases as one write can name, and removes leases that others have acked
@@ -250,12 +245,12 @@ class ReceiptBatch:
             change += cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)])
         return Plan(change, tokens, acked)
 
-    def _demands(self, lease: Lease) -> Change:
+    def _demands(self, lease: Lease) -> CursorChange:
         """A receipt that names a delivery is worth nothing after it."""
         is_sure = self.settle_by in (BY_RECEIPT, BY_MESSAGE)
         return NO_CHANGE if is_sure else cursor_writes.lasts_beyond(lease, self.now)
 
-    def _lasts_as_seen(self, lease: Lease) -> Change:
+    def _lasts_as_seen(self, lease: Lease) -> CursorChange:
         return cursor_writes.lasts_as_seen(lease) if self.names_more else NO_CHANGE
 
     def extends(self, deadline: int, split: Split) -> Plan:
@@ -264,7 +259,7 @@ class ReceiptBatch:
         if any(lease.deadline == UNKNOWN_MS for lease, _ in owed):
             return NOTHING  # the cursor is to be read
         whole = [(lease, receipts) for lease, receipts in owed if _is_whole(lease, receipts)]
-        change, moved = Change(), Moved()
+        change, moved = CursorChange(), Moved()
         for lease, receipts in whole[:TAKEOVERS_MAX]:
             change += cursor_writes.prolong(lease, deadline) + self._demands(lease)
             moved |= dict.fromkeys(map(_named, receipts), lease)
@@ -285,7 +280,7 @@ class ReceiptBatch:
             return Plan(cursor_writes.prune(self.cursor, 0, (), cursor_writes.PRUNED_ALONE_MAX))
         if owed and self.is_seen and len(self.cursor.leases) >= LEASES_MAX + cursor_writes.LEASES_ROOM:
             raise CursorFull(self.cursor.queue)
-        change = Change()
+        change = CursorChange()
         moved: Moved = {}
         for lease, receipts in owed:
             chosen = runs(_indexes(lease, receipts))[: TAKEOVERS_MAX - len(change.tokens)]
@@ -312,11 +307,11 @@ class ReceiptBatch:
         token, further on."""
         lease = self.cursor.leases.get(receipt.token)
         tells = lease is not None and lease.start == receipt.start and receipt.index not in lease.moved
-        return not tells and self.standing(receipt) is Standing.ACKED
+        return not tells and self.state_of(receipt) is ReceiptState.ACKED
 
     def learn(self, cursor: Cursor | None, written: Plan = NOTHING) -> None:
         """Records the cursor as a request returned it (None: there is none), and the plan that the request wrote."""
-        self.seen = Seen.FOUND if cursor else Seen.MISSING
+        self.cursor_state = CursorState.FOUND if cursor else CursorState.MISSING
         self.cursor = cursor or self.cursor
         self.moved |= written.moved
         if written.acked:
@@ -326,21 +321,21 @@ class ReceiptBatch:
             self.is_done = all(each.epoch == self.cursor.epoch and self._is_closed(each) for each in own)
 
     def attempt(self, receipt: Receipt) -> int:
-        """Of the delivery that this call has settled or moved by a receipt: another than the receipt's own, where one
-        names the message."""
+        """The attempt of the delivery that this call has settled or moved by a receipt: another than the receipt's own,
+        where one names the message."""
         acked = (lease for lease, indexes in self.acked if receipt.offset - lease.start in indexes)
         lease = self.moved.get(_named(receipt)) or next(acked, None)
         return lease.attempt if lease else receipt.attempt
 
     def unacked(self) -> list[Failure]:
-        return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
+        return self._failures(lambda receipt: self.state_of(receipt) is ReceiptState.ACKED)
 
     def unmoved(self) -> list[Failure]:
         return self._failures(lambda receipt: _named(receipt) in self.moved)
 
     def _failures(self, is_settled: Callable[[Receipt], bool]) -> list[Failure]:
         if self.is_missing:
-            code = LEASE_LOST if self.seen is Seen.FORGOTTEN else RECEIPT_INVALID
+            code = LEASE_LOST if self.cursor_state is CursorState.FORGOTTEN else RECEIPT_INVALID
             return [Failure(text, code) for text, _ in self.receipts]
         return [Failure(text, LEASE_LOST) for text, receipt in self.receipts if not is_settled(receipt)]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import ClassVar
 
-from chalicelib.core.base import base64url, limits
-from chalicelib.core.base.fields import Label, batch, check, flag, instant, integer, optional, string
+from chalicelib.core.base import limits
+from chalicelib.core.base.fields import Label, base64url, batch, check, flag, instant, integer, optional, string
+from chalicelib.core.base.message import Space
 from chalicelib.core.base.records import record
-from chalicelib.core.base.response_size import Space
-from chalicelib.core.catalogue.zones import ZONE
+from chalicelib.core.catalogue.topic import ZONE
 
 RECEIPT = string(
     maxLength=limits.RECEIPT_CHARS_MAX,
@@ -62,4 +62,4 @@ class Pop:
         if self.attempt_id is None:
             return None
         name = f"{self.consumer_id or ''}\0{self.attempt_id}".encode()
-        return base64url.encoded(hashlib.blake2b(name, digest_size=6).digest())
+        return base64url(hashlib.blake2b(name, digest_size=6).digest())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.fields import Answer, required, string
@@ -18,19 +19,18 @@ from chalicelib.core.consuming.receipt_batch import (
     NOTHING,
     RECEIPT_INVALID,
     CursorFull,
+    CursorState,
     Failure,
     Owed,
     Plan,
     ReceiptBatch,
-    Seen,
 )
 from chalicelib.core.consuming.request import LEASE_END
 from chalicelib.core.consuming.waiters import Waiters
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, read_again
 from chalicelib.core.cursors.cursor_writes import write
-from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
-from chalicelib.core.cursors.receipt import Receipt
+from chalicelib.core.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, UNKNOWN_MS, Lease, Receipt, parked
 from chalicelib.core.cursors.retries import Retries
 from chalicelib.core.dead_letters.bury import Burial
 from chalicelib.core.store import Keys, Store, raise_trouble
@@ -38,8 +38,15 @@ from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key, Refused, key_of
 from chalicelib.core.telemetry.record import count
 
+_SETTLED = ("acked", "buried")
+
+Batches = Sequence[ReceiptBatch]
+
+Prepare = Callable[[ReceiptBatch], None]
+"""Carries out what must come before the next write for a batch: transactions of their own, and appointments."""
+
 Planner = Callable[[ReceiptBatch], Plan]
-"""Plans the next write for a batch; may bury some of its messages first, each in a transaction of its own."""
+"""Plans the next write for a batch, and changes nothing."""
 
 Take = Callable[[Cursor, Sequence[Owed]], tuple[Cursor | None, Sequence[Owed]]]
 """Takes some of these messages out of their leases, in a transaction of its own. Returns the cursor after that (None:
@@ -69,12 +76,15 @@ class Settler:
     def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages permanently. Returns the receipts that failed."""
         batches, failed = self.open(topic, group_name, texts)
-        failed += self.acknowledge(topic, group_name, batches)
-        self.events.settled("acked", topic, group_name, batches, failed)
-        self.freed(topic, group_name)
+        return self.ack_opened(topic, group_name, batches, failed)
+
+    def ack_opened(self, topic: Topic, group_name: str, batches: Batches, failed: Sequence[Failure]) -> list[Failure]:
+        """The same for batches that `open` has returned, with those that had failed then."""
+        failed = [*failed, *self.acknowledge(topic, group_name, batches)]
+        self._end("acked", topic, group_name, batches, failed)
         return failed
 
-    def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
+    def acknowledge(self, topic: Topic, group_name: str, batches: Batches) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
         left = [batch for batch in batches if not batch.is_done]
         if late := [batch for batch in left if batch.perhaps_lost()]:
@@ -82,10 +92,24 @@ class Settler:
             self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
         return [failure for batch in left for failure in batch.unacked()]
 
-    def freed(self, topic: Topic, group_name: str) -> None:
-        """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which
-        have read the group."""
-        known = self._catalogue.seen_group(topic, group_name)
+    def _end(
+        self,
+        name: str,
+        topic: Topic,
+        group_name: str,
+        batches: Batches,
+        failed: Sequence[Failure],
+        **about: Any,
+    ) -> None:
+        """Counts the receipts that a call has carried out, all but the failed ones, and notes them in a topic with
+        `trace`. Wakes the pops that wait for an ordered group, and so have read it: a settled message may have held up
+        others. `about`: what the note says further."""
+        lost = {failure.receipt for failure in failed}
+        settled = [(batch, receipt) for batch in batches for text, receipt in batch.receipts if text not in lost]
+        count(name, len(settled), topic.name, group_name)
+        if topic.trace:
+            self.events.settled(name, topic, group_name, settled, **about)
+        known = self._catalogue.seen_group(topic, group_name) if name in _SETTLED else None
         if known and known.ordered:
             self._waiters.freed(topic.id, group_name)
 
@@ -99,38 +123,35 @@ class Settler:
         failed += self._return(topic, group, batches, reason, group.max_attempts, delay_ms)
         if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self.lighten(batches)
-        self.events.settled("nacked", topic, group_name, batches, failed, reason=reason)
+        self._end("nacked", topic, group_name, batches, failed, reason=reason)
+        self._waiters.freed(topic.id, group_name)  # waiting pops learn when the retry is due
         return failed
 
     def _return(
-        self,
-        topic: Topic,
-        group: Group,
-        batches: Sequence[ReceiptBatch],
-        reason: str,
-        attempts_min: int,
-        delay_ms: int | None = None,
+        self, topic: Topic, group: Group, batches: Batches, reason: str, attempts_min: int, delay_ms: int | None = None
     ) -> list[Failure]:
         """Buries messages that were delivered at least this often, if they can be buried, and lets the others wait for
         their retry."""
+        now = self._runtime.now()  # one instant for the appointment and the write, whatever the clock does
+
+        def due_ms(lease: Lease) -> int:
+            return now + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
+
+        def prepare(batch: ReceiptBatch) -> None:
+            if batch.has_unknown_ends:
+                return
+            self._bury(topic, group, batch, reason, attempts_min)
+            for lease, _ in batch.owed():
+                if lease.attempt >= group.max_attempts:  # its messages could not be buried, and perhaps can be then
+                    self._agenda.appoint(REVIVE, keys.subject(topic.name, group.name), due_ms(lease))
 
         def waiting(lease: Lease, offsets: range) -> Lease:
-            return self._retried(topic, group, lease, offsets, delay_ms)
+            return parked(self._runtime, offsets, due_ms(lease), lease.attempt, lease.first_at_ms)
 
         def plan(batch: ReceiptBatch) -> Plan:
-            if batch.has_unknown_ends:
-                return NOTHING
-            self._bury(topic, group, batch, reason, attempts_min)
-            return batch.moves(waiting)
+            return NOTHING if batch.has_unknown_ends else batch.moves(waiting)
 
-        return self._move(topic, group.name, batches, plan)
-
-    def _retried(self, topic: Topic, group: Group, lease: Lease, offsets: range, delay_ms: int | None) -> Lease:
-        """The lease in which messages wait for their retry."""
-        due_ms = self._runtime.now() + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
-        if lease.attempt >= group.max_attempts:  # they could not be buried, and perhaps can be then
-            self._agenda.appoint(REVIVE, keys.subject(topic.name, group.name), due_ms)
-        return parked(self._runtime, offsets, due_ms, lease.attempt, lease.first_at_ms)
+        return self._move(topic, group.name, batches, plan, prepare)
 
     def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Undoes a delivery that did not take place: the messages are ready again, and it does not count."""
@@ -143,7 +164,7 @@ class Settler:
 
         return failed + self._move(topic, group_name, batches, lambda batch: batch.moves(undelivered))
 
-    def lighten(self, batches: Sequence[ReceiptBatch]) -> None:
+    def lighten(self, batches: Batches) -> None:
         """Moves retries with a long wait into pages."""
         for batch in batches:
             lighter = self._retries.lighten(batch.cursor)
@@ -154,11 +175,10 @@ class Settler:
         group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
         failed += self.give_up(topic, group, batches, reason)
-        self.events.settled("buried", topic, group_name, batches, failed, reason=reason)
-        self.freed(topic, group_name)
+        self._end("buried", topic, group_name, batches, failed, reason=reason)
         return failed
 
-    def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
+    def give_up(self, topic: Topic, group: Group, batches: Batches, reason: str) -> list[Failure]:
         """Buries messages. If they cannot be buried, they are nacked."""
         return self._return(topic, group, batches, reason, attempts_min=0)
 
@@ -166,15 +186,14 @@ class Settler:
         """Moves messages elsewhere, but those that others have taken by now. An exception of `take` ends it."""
         batches, _ = self.open(topic, group_name, texts)
 
-        def plan(batch: ReceiptBatch) -> Plan:
+        def prepare(batch: ReceiptBatch) -> None:
             while owed := batch.owed():
                 cursor, taken = take(batch.cursor, owed)
                 batch.learn(cursor, Plan(moved=batch.moved_out_of(taken)))
                 if cursor:  # the next call may take out of the same lease
                     self._cache.keep(cursor.key, cursor)
-            return NOTHING
 
-        self._settle(topic, group_name, batches, plan)
+        self._settle(topic, group_name, batches, lambda _: NOTHING, prepare)
 
     def extend(
         self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int
@@ -184,6 +203,7 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
         deadline = self._runtime.now() + invisible_ms
         made: set[str] = set()
+        sooner: set[Key] = set()
 
         def longer(lease: Lease, offsets: range) -> Lease:
             if lease.parked:
@@ -191,26 +211,37 @@ class Settler:
             made.add(token := lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS))
             return Lease(token, offsets.start, len(offsets), deadline, lease.attempt, (), lease.first_at_ms)
 
-        def plan(batch: ReceiptBatch) -> Plan:
-            names_lease = self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
-            planned = batch.moves(longer) if names_lease else batch.extends(deadline, longer)
-            if planned.change and batch.ends_sooner(deadline) and self._may_be_last(topic, group_name, batch):
-                self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
-            return planned
+        def names_lease(batch: ReceiptBatch) -> bool:
+            return self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
 
-        failed += self._move(topic, group_name, batches, plan)
+        def prepare(batch: ReceiptBatch) -> None:
+            ends = {lease.deadline for lease, _ in batch.owed()}
+            if is_sooner := max(ends, default=UNKNOWN_MS) > deadline:
+                sooner.add(batch.cursor.key)
+            may_be_sooner = is_sooner or (UNKNOWN_MS in ends and names_lease(batch))  # in place, it is read first
+            if may_be_sooner and self._may_be_last(topic, group_name, batch):
+                self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
+
+        def plan(batch: ReceiptBatch) -> Plan:
+            return batch.moves(longer) if names_lease(batch) else batch.extends(deadline, longer)
+
+        try:
+            failed += self._move(topic, group_name, batches, plan, prepare)
+        finally:  # a part may be extended
+            if sooner or not invisible_ms:
+                self._waiters.freed(topic.id, group_name)
         extended = [
             Extended(text, self._moved_receipt(receipt, lease) if lease.token in made else text, deadline)
             for batch in batches
             for text, receipt in batch.receipts
             if (lease := batch.moved.get((receipt.token, receipt.offset)))
         ]
-        self.events.settled("extended", topic, group_name, batches, failed, until=deadline)
+        self._end("extended", topic, group_name, batches, failed, until=deadline)
         return extended, failed
 
     def _may_be_last(self, topic: Topic, group_name: str, batch: ReceiptBatch) -> bool:
-        """Whether a delivery may be the last of its message. If there was no end of attempts five seconds ago, whoever
-        has set one since has made an appointment, which lasts for minutes."""
+        """Whether a delivery may be the last of its message. If there was no end of attempts five seconds ago, a
+        caller that has set one since has made an appointment, which lasts for minutes."""
         known = self._catalogue.seen_group(topic, group_name, METADATA_AGE_MS_MAX)
         return known is None or known.id != batch.group_id or known.max_attempts != ENDLESS
 
@@ -219,9 +250,11 @@ class Settler:
         moved = replace(receipt, token=lease.token, index=index, count=lease.count, attempt=lease.attempt)
         return self._receipts.sign(replace(moved, first_at_ms=lease.first_at_ms))
 
-    def _move(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> list[Failure]:
+    def _move(
+        self, topic: Topic, group_name: str, batches: Batches, planner: Planner, prepare: Prepare | None = None
+    ) -> list[Failure]:
         """Returns the receipts whose messages did not move."""
-        self._settle(topic, group_name, batches, planner)
+        self._settle(topic, group_name, batches, planner, prepare)
         return [failure for batch in batches for failure in batch.unmoved()]
 
     def open(self, topic: Topic, group_name: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
@@ -250,26 +283,30 @@ class Settler:
                 batch.settle_by = group.settle_by if batch.group_id == group.id else None
         return batches, failed
 
-    def _settle(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
+    def _settle(
+        self, topic: Topic, group_name: str, batches: Batches, planner: Planner, prepare: Prepare | None = None
+    ) -> None:
         """Plans and writes, all cursors in parallel, until no plan has anything left to change.
 
         Raises GroupNotFound if a cursor is missing because the group is."""
-        self._write_all(topic, group_name, batches, planner)
-        while bring_pages_back(self._store, self._retries, batches):
-            self._write_all(topic, group_name, batches, planner)
+        is_open = True
+        while is_open:
+            while planned := self._planned(topic, group_name, batches, planner, prepare):
+                self._write(planned)
+            paged = [batch for batch in batches if batch.cursor.pages and batch.settle_by == BY_MESSAGE]
+            is_open = bool(paged) and bring_pages_back(self._store, self._retries, paged)
         if missing := [batch for batch in batches if batch.is_missing]:
             self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
 
-    def _write_all(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
-        while planned := self._planned(topic, group_name, batches, planner):
-            outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
-            for (batch, plan), outcome in zip(planned, outcomes, strict=True):
-                if not isinstance(outcome, StoreUnavailable):
-                    self._learn(batch, plan, outcome)
-            raise_trouble(outcomes)
+    def _write(self, planned: Sequence[tuple[ReceiptBatch, Plan]]) -> None:
+        outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
+        for (batch, plan), outcome in zip(planned, outcomes, strict=True):
+            if not isinstance(outcome, StoreUnavailable):
+                self._learn(batch, plan, outcome)
+        raise_trouble(outcomes)
 
     def _planned(
-        self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner
+        self, topic: Topic, group_name: str, batches: Batches, planner: Planner, prepare: Prepare | None
     ) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
@@ -278,6 +315,8 @@ class Settler:
                 batch.now = self._runtime.now()
                 if batch.needs_rule:
                     batch.settle_by = self._rule(topic, group_name, batch.group_id)
+                if prepare:
+                    prepare(batch)
             planned = [(batch, planner(batch)) for batch in left]
             assumed = [batch for batch, plan in planned if not plan.change and not batch.is_seen]
             if not assumed:
@@ -287,8 +326,8 @@ class Settler:
                 batch.learn(cursor)
 
     def _rule(self, topic: Topic, group_name: str, group_id: str, age_ms_max: int | None = METADATA_AGE_MS_MAX) -> str:
-        """What receipts of the group name, as it was so long ago or later. None: whenever this instance read it last;
-        an extension in place, or into a new lease, is right by any rule."""
+        """The group's `settle_by`, as it was so long ago or later. None: whenever this instance read it last; an
+        extension in place, or into a new lease, is right by any rule."""
         group = self._catalogue.seen_group(topic, group_name, age_ms_max)
         if group is None or group.id != group_id:  # it may have been made again since
             group = next(iter(self._catalogue.groups_named(topic, [group_name])), None)
@@ -307,7 +346,7 @@ class Settler:
         groups = [self._catalogue.group(topic, group_name)] if is_all else named(topic, [group_name])
         for batch in missing:
             if any(batch.group_id == group.id for group in groups):
-                batch.seen = Seen.FORGOTTEN
+                batch.cursor_state = CursorState.FORGOTTEN
 
     def _bury(self, topic: Topic, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
         """Buries owed messages that were delivered at least this often, if they can be buried."""
@@ -319,7 +358,7 @@ class Settler:
             batch.learn(cursor, Plan(moved=batch.moved_out_of(buried)))
 
 
-def resolve_late(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
+def resolve_late(store: Store, retries: Retries, batches: Batches) -> None:
     """Decides late receipts, of messages that were acked, that are dead, or that wait in a retry page: records in each
     batch which of its messages are dead or wait.
 
@@ -337,13 +376,11 @@ def resolve_late(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]
         batches = [batch for batch in left if _is_open(batch, before[batch.cursor.key], judged, seen)]
 
 
-def bring_pages_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> bool:
-    """Brings back retry pages that hold messages of these receipts, where receipts name messages. Returns whether there
-    is more to settle, or to look for. Raises CursorFull: no room for a page."""
+def bring_pages_back(store: Store, retries: Retries, batches: Batches) -> bool:
+    """Brings back retry pages that hold messages of these receipts, which name messages. Returns whether there is more
+    to settle, or to look for. Raises CursorFull: no room for a page."""
     asked = []
     for batch in batches:
-        if batch.settle_by != BY_MESSAGE or not batch.cursor.pages:
-            continue
         last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
         near = [page for page in batch.cursor.pages.values() if page.low <= last and page.id not in batch.searched]
         if near:
@@ -372,7 +409,7 @@ def _is_open(batch: ReceiptBatch, before: Cursor, judged: Set[Key], seen: Set[st
     return bool(missing) and not (missing <= judged and pages <= seen and batch.cursor.returns == before.returns)
 
 
-def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> Set[Key]:
+def _note_dead(store: Store, batches: Batches) -> Set[Key]:
     """Returns the keys of the letters that there may have been."""
     late = {_letter_key(receipt): (batch, receipt) for batch in batches for receipt in batch.perhaps_lost()}
     for letter in store.read([Keys(list(late), strong=True)])[0]:
@@ -382,7 +419,7 @@ def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> Set[Key]:
     return late.keys()
 
 
-def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> set[str]:
+def _note_paged(retries: Retries, batches: Batches) -> set[str]:
     """Returns the ids of the pages that were read, or need not be. The others were just brought back."""
     asked = []
     seen: set[str] = set()

@@ -4,6 +4,7 @@ expired, and those that waited while the group was purged."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from chalicelib.core.base.cache import BoundedCache, Caches
 from chalicelib.core.base.limits import ENTRY_LATE_MS, MIB, PASSED_AT_ONCE_MAX
@@ -21,7 +22,9 @@ VERDICTS_KEPT_MAX = 10_000
 """Verdicts of filters that an instance keeps, some 300 bytes each: a look at what may not be taken yet takes no steps
 again, and so comes to what lies behind."""
 
-_GROWTH = 4
+AnyPick = TypeVar("AnyPick", bound=Pick)
+
+GROWTH = 4
 """How much further to read each time that too few messages were found."""
 
 
@@ -44,7 +47,7 @@ class Skipper:
             is_all = view.end - view.cursor.next < ahead or len(offsets) >= PASSED_AT_ONCE_MAX
             if len(wanted) >= picked.fresh or is_all or len(offsets) < view.end - view.cursor.next:
                 return self._passing(view, picked, offsets, wanted)
-            ahead = min(_GROWTH * ahead, PASSED_AT_ONCE_MAX)
+            ahead = min(GROWTH * ahead, PASSED_AT_ONCE_MAX)
             self.look_on(view, ahead)
 
     def look_on(self, view: QueueView, count: int) -> None:
@@ -110,9 +113,9 @@ class Skipper:
         return replace(picked, fresh=stop - offsets.start, passed=passed, held_back=held_back, expired=expired)
 
     def expired(self, view: QueueView, passed: int, stop: int) -> int:
-        """How many of the passed messages before this offset have expired. Of those that a filter was asked about, or
-        that may be purged, none counts."""
-        if view.group.filter is None and not view.has_purged:
+        """How many of the passed messages before this offset have expired. None counts
+        that a filter was asked about, or that may be purged."""
+        if view.group.filter is None and not view.ahead.has_purged:
             return passed
         start, expired_ms = view.cursor.next, view.topic.expired_ms(self._runtime.now())
         judged = (
@@ -122,7 +125,7 @@ class Skipper:
         )
         return stop - start - sum(map(len, judged))
 
-    def past_expired(self, view: QueueView, picked: Pick) -> Pick:
+    def past_expired(self, view: QueueView, picked: AnyPick) -> AnyPick:
         """The offset before which everything has expired, however far that is; at least the examined ones. A late entry
         may be older than those before it, and mislead the search about their age."""
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1

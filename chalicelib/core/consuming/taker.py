@@ -12,7 +12,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.catalogue.rate import Rate, RateWindow
+from chalicelib.core.catalogue.group_settings import Rate, RateWindow
 from chalicelib.core.consuming.claim import Claimer
 from chalicelib.core.consuming.claim_plan import HeldBack
 from chalicelib.core.consuming.delivery import Deliverer, Delivery
@@ -255,7 +255,7 @@ class Taker:
         rate = view.group.rate_limit
         if rate is None:
             return self._claim(view, want)
-        picked = self._claimer.within_reach(view, want)
+        picked = self._claimer.tend_and_pick(view, want)
         allowed = self._throttle.take(group_view, rate, picked.count)
         by_cap = picked.held_back & HeldBack.CAP
         popped = Popped(held_back=by_cap)

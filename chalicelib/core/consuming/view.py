@@ -7,10 +7,10 @@ from dataclasses import field
 
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
+from chalicelib.core.base.message import Space
 from chalicelib.core.base.records import mutable, record
-from chalicelib.core.base.response_size import Space
-from chalicelib.core.catalogue.filters import Steps
 from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.group_settings import Steps
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import ReceiptBatch, assume
 from chalicelib.core.consuming.request import Pop
@@ -204,11 +204,6 @@ class QueueView:
         is_filtered = self.group.filter is not None
         return is_filtered or entry.may_have_expired(now) or entry.may_be_purged(self.cursor.purged_at_ms)
 
-    @property
-    def has_purged(self) -> bool:
-        """Whether messages ahead of the cursor may have been sent before the group was purged."""
-        return self.ahead.has_purged
-
     def is_past_retention(self, now: int) -> bool:
         """Whether messages ahead of the cursor have expired by the retention of the topic, or are removed: then what
         lies before them has expired too."""
@@ -218,7 +213,7 @@ class QueueView:
     @property
     def is_sifted(self) -> bool:
         """Whether messages ahead are judged one by one: by a filter, their own time to live, or a purge."""
-        return self.group.filter is not None or self.ahead.is_mortal or self.has_purged
+        return self.group.filter is not None or self.ahead.is_mortal or self.ahead.has_purged
 
     @property
     def takes_steps(self) -> bool:

@@ -11,17 +11,17 @@ from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import InvalidField, StoreUnavailable
 from chalicelib.core.base.limits import HOP_MS_MIN, SECOND_MS
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.catalogue.filters import Steps
 from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.group_settings import Steps
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.view import FILTERING_MS, GroupView, QueueView, want
-from chalicelib.core.consuming.waiters import Place
+from chalicelib.core.consuming.waiters import WaitKey
 from chalicelib.core.cursors import Cursors
-from chalicelib.core.cursors.broadcast import newest
+from chalicelib.core.cursors.broadcast import ReadAgain, newest
 from chalicelib.core.cursors.cursor import Cursor, completed, standing_cursors_of
 from chalicelib.core.delays.promoter import Promoter, first_due
-from chalicelib.core.log.reader import LogReader, Seen, Want
+from chalicelib.core.log.reader import LogReader, SeenSegments, Want
 from chalicelib.core.store import Keys, Range, Read
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
@@ -57,6 +57,15 @@ class ViewReader:
         queues. `is_patient`: waits for each log for as long as the call may.
 
         Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
+        while True:
+            try:
+                return self._read(topic, group_name, ask, looked_at, strong, is_patient)
+            except ReadAgain:
+                strong = True
+
+    def _read(
+        self, topic: Topic, group_name: str, ask: Pop, looked_at: Sequence[int], strong: bool, is_patient: bool
+    ) -> GroupView:
         at_ms, asked_at_ms = self._runtime.now(), self._runtime.uptime()
         known = self._catalogue.seen_group(topic, group_name)
         pages = _pages(topic, known, ask, looked_at)
@@ -70,22 +79,20 @@ class ViewReader:
         is_told = 0 in pages or not is_recent
         group = self._group(topic, group_name, known, items, asked_at_ms) if known is None or is_told else known
         cursors = self._cursors_of(topic, group, known, items, ask, pages, strong)
-        if cursors is None:
-            return self.read(topic, group_name, ask, looked_at, strong=True, is_patient=is_patient)
         queues = self._views(topic, group, ask, cursors, at_ms)
         looked = [queues[queue] for queue in looked_at]
         self._read_logs(looked, of_logs, bool(of_delays), answers[len(of_group) :], is_hurried)
         if not is_told and any(view.would_create(at_ms) for view in looked):  # if the group is still there
-            return self.read(topic, group_name, ask, looked_at, strong=True, is_patient=is_patient)
+            raise ReadAgain
         window = _window(group, items) if group.rate_limit else None
         return GroupView(topic, group, ask, queues, window, at_ms)
 
-    def place(self, topic: Topic, group_name: str, ask: Pop) -> Place:
+    def wait_key(self, topic: Topic, group_name: str, ask: Pop) -> WaitKey:
         """Where a pop waits. Before the group is known, each consumer is on its own."""
         known = self._catalogue.seen_group(topic, group_name)
         if known is None or known.is_broadcast:
-            return Place(topic.id, group_name, consumer_id=ask.consumer_id)
-        return Place(topic.id, group_name, zone=ask.zone)
+            return WaitKey(topic.id, group_name, consumer_id=ask.consumer_id)
+        return WaitKey(topic.id, group_name, zone=ask.zone)
 
     def promote(self, view: QueueView) -> None:
         """Promotes the first due messages of a queue, and reads them in its log, where a weak read may not see them
@@ -127,7 +134,7 @@ class ViewReader:
         is_hurried: bool,
     ) -> None:
         """`answers`: to the reads of logs, and of delayed messages; none if these took too long."""
-        seen, is_first = Seen(), bool(answers) or not (of_logs or is_delaying)
+        seen, is_first = SeenSegments(), bool(answers) or not (of_logs or is_delaying)
         if answers:
             self._reader.learn(seen, of_logs, answers[: len(of_logs)])
             if is_delaying:
@@ -138,12 +145,12 @@ class ViewReader:
         else:
             self._read_together(views, seen)
 
-    def _read_together(self, views: Sequence[QueueView], seen: Seen) -> None:
+    def _read_together(self, views: Sequence[QueueView], seen: SeenSegments) -> None:
         chains = self._reader.chains([view.want(view.ask.max_messages) for view in views], seen)
         for view, chain in zip(views, chains, strict=True):
             view.saw(chain)
 
-    def _read_readable(self, views: Sequence[QueueView], seen: Seen, is_first: bool) -> None:
+    def _read_readable(self, views: Sequence[QueueView], seen: SeenSegments, is_first: bool) -> None:
         """Reads the logs together, or one by one, and notes where that fails. `is_first`: nothing has failed yet."""
         now = self._runtime.uptime()
         if is_first:
@@ -158,19 +165,16 @@ class ViewReader:
             if self._runtime.uptime() < now + APART_MS:
                 view.trouble = self._tried_alone(view, seen)
 
-    def _tried_alone(self, view: QueueView, seen: Seen) -> StoreUnavailable | None:
+    def _tried_alone(self, view: QueueView, seen: SeenSegments) -> StoreUnavailable | None:
         try:
             with deadline.part_until(self._runtime.uptime() + HOP_MS_MIN):
-                self._read_alone(view, seen)
+                glances = self._promoter.glances(view.topic, [view.queue])
+                if glances and view.waits_until_ms is None:
+                    view.waits_until_ms = first_due(self._store.read(glances))[0]
+                view.saw(self._reader.chains([view.want(view.ask.max_messages)], seen)[0])
         except StoreUnavailable as trouble:
             return trouble
         return None
-
-    def _read_alone(self, view: QueueView, seen: Seen) -> None:
-        glances = self._promoter.glances(view.topic, [view.queue])
-        if glances and view.waits_until_ms is None:
-            view.waits_until_ms = first_due(self._store.read(glances))[0]
-        view.saw(self._reader.chains([view.want(view.ask.max_messages)], seen)[0])
 
     def _guess(self, topic: Topic, known: Group | None, ask: Pop, queues: Iterable[int]) -> list[Want]:
         if known is None:
@@ -198,25 +202,24 @@ class ViewReader:
         ask: Pop,
         pages: Sequence[int],
         strong: bool,
-    ) -> list[Cursor] | None:
-        """The cursors of the queues in these pages, in a broadcast group those of this consumer. None: they are to be
-        read again."""
+    ) -> list[Cursor]:
+        """The cursors of the queues in these pages, in a broadcast group those of this consumer. Raises ReadAgain."""
         queues = [queue for page in pages for queue in keys.queues_of(page, topic.readers)]
         if not group.is_broadcast:
             is_limited_anew = known is not None and 0 not in pages and group.rate_limit and not known.rate_limit
             if known and (known.is_broadcast or (0 not in pages and known.id != group.id) or is_limited_anew):
-                return None
+                raise ReadAgain
             return completed(group, queues, standing_cursors_of(group, items))
         if ask.consumer_id is None:
             raise InvalidField(
                 f"field 'consumer_id' must be given, since group '{group.name}' is broadcast; it is null"
             )
         if known is None or known.id != group.id:
-            return None
+            raise ReadAgain
         own = completed(group, queues, standing_cursors_of(group, items), keys.consumer(ask.consumer_id))
         if topic.delays and not strong and newest(own) is None:
-            return None  # it would begin as the settings say, which a purge may have changed
-        return self._consumers.admitted(group, ask.consumer_id, own, strong)
+            raise ReadAgain  # it would begin as the settings say, which a purge may have changed
+        return self._consumers.admit(group, ask.consumer_id, own, strong)
 
 
 def _window(group: Group, items: list[Item]) -> Item | None:

@@ -22,7 +22,7 @@ without messages asks the store a quarter as often as with looks every 200 ms, a
 comes that much later."""
 
 
-class Place(NamedTuple):
+class WaitKey(NamedTuple):
     """Whose pops take the same messages. `consumer_id`: in a broadcast group, where each has its own. `zone`: in other
     groups, where each begins with the queues of its own."""
 
@@ -76,10 +76,10 @@ class Waiters:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = threading.Lock()
-        self._waiting: dict[str, dict[Place, list[Waiter]]] = {}
+        self._waiting: dict[str, dict[WaitKey, list[Waiter]]] = {}
 
     @contextmanager
-    def waiting(self, place: Place, wait_ms: int) -> Iterator[Waiter]:
+    def waiting(self, place: WaitKey, wait_ms: int) -> Iterator[Waiter]:
         waiter = Waiter(self._runtime, wait_ms)
         with self._lock:
             self._waiting.setdefault(place.topic_id, {}).setdefault(place, []).append(waiter)
@@ -104,7 +104,7 @@ class Waiters:
         for waiter in first:
             waiter.tell()
 
-    def _leave(self, place: Place, waiter: Waiter) -> None:
+    def _leave(self, place: WaitKey, waiter: Waiter) -> None:
         with self._lock:
             places = self._waiting[place.topic_id]
             places[place].remove(waiter)

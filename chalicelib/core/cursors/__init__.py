@@ -7,7 +7,7 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.signing_key import SigningKey
 from chalicelib.core.cursors.broadcast import Consumers
 from chalicelib.core.cursors.cursor import Cursor
-from chalicelib.core.cursors.receipt import Receipts
+from chalicelib.core.cursors.lease import Receipts
 from chalicelib.core.cursors.retries import Retries
 from chalicelib.core.table import keys
 

@@ -85,32 +85,34 @@ def unchanged(cursor: Cursor) -> tuple[Guard, ...]:
     return Equals(("epoch",), cursor.epoch), at
 
 
+class ReadAgain(Exception):
+    """The settings and cursors of a group, as read, do not belong together: strong reads show it as it is now."""
+
+
 class Consumers:
     def __init__(self, env: Env, retries: Retries) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._retries = retries
 
-    def admitted(
-        self, group: Group, consumer_id: str, cursors: Sequence[Cursor], is_current: bool
-    ) -> list[Cursor] | None:
+    def admit(self, group: Group, consumer_id: str, cursors: Sequence[Cursor], is_current: bool) -> list[Cursor]:
         """The cursors from which a pop of this consumer continues, with new ones ready to be created. Drops a consumer
-        that was idle for too long, and records the pop if the last record is old. None: read the cursors again, since
-        the consumer was dropped, another call changed them, or they were not `is_current`."""
+        that was idle for too long, and records the pop if the last record is old. Raises ReadAgain if the consumer was
+        dropped, another call changed the cursors, or they were not `is_current`."""
         now = self._runtime.now()
         last = newest(cursors)
         if last and is_idle(last, now):
             if is_current:
                 self._forget(group, [cursor for cursor in cursors if cursor.exists], last)
-            return None
+            raise ReadAgain
         outdated = [cursor for cursor in cursors if cursor.purged_at_ms != group.purged_at_ms]
         if last is None and outdated:  # resets have left them alone
             self.move([(cursor, group.start_of(cursor.queue)) for cursor in outdated], group.purged_at_ms)
-            return None
+            raise ReadAgain
         if last and now - (last.last_pop_at_ms or 0) > PRESENCE_MS:
             try:
                 self._store.write(note(last, now))
             except Refused:
-                return None
+                raise ReadAgain from None
         return [cursor.as_created(now, now, consumer_id) for cursor in cursors]
 
     def forget_idle(self, topic: Topic, group: Group, now: int) -> int:

@@ -42,7 +42,7 @@ LEASES_FEW = 64
 least this."""
 
 
-class Standing(Enum):
+class ReceiptState(Enum):
     OWED = "owed"
     ACKED = "acked"
     LOST = "lost"
@@ -255,16 +255,16 @@ class Cursor:
         owing = (lease for lease in self.owing if ordered or not lease.parked)
         return min([self.next, *(lease.owed_offsets[0] for lease in owing)])
 
-    def standing(self, token: str, start: int, offset: int) -> Standing:
+    def state_of(self, token: str, start: int, offset: int) -> ReceiptState:
         """The standing of a receipt for this offset, from the lease of this token that began at `start`. It is acked
         only if no page owes the message and it is not dead."""
         lease = self.leases.get(token)
         if lease is None or lease.start != start:
-            return Standing.ACKED if self.is_settled(offset) else Standing.LOST
+            return ReceiptState.ACKED if self.is_settled(offset) else ReceiptState.LOST
         index = offset - lease.start
         if index in lease.acked:
-            return Standing.ACKED
-        return Standing.LOST if index in lease.moved else Standing.OWED
+            return ReceiptState.ACKED
+        return ReceiptState.LOST if index in lease.moved else ReceiptState.OWED
 
     def is_settled(self, offset: int) -> bool:
         """Whether no lease owes the message, which was taken. A page may owe it, or it is dead."""

@@ -15,7 +15,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, SECOND_MS
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.cursors.cursor import Cursor, RetryPage, read_again
-from chalicelib.core.cursors.cursor_writes import Change, write
+from chalicelib.core.cursors.cursor_writes import CursorChange, write
 from chalicelib.core.cursors.lease import PARKED, Lease, parked
 from chalicelib.core.store import Keys
 from chalicelib.core.table import writes
@@ -56,7 +56,7 @@ def put_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> list[W
     has_map: Guard = writes.Exists(("pages",))
     if not cursor.has_pages:
         noted, has_map = writes.Set(("pages",), {page.id: page.noted()}), writes.Absent(("pages",))
-    change = Change(
+    change = CursorChange(
         (has_map, *(writes.SizeIs(lease.path, lease.size) for lease in leases)),
         (noted, *(writes.Remove(lease.path) for lease in leases)),
     )
@@ -80,7 +80,7 @@ def due_page(cursor: Cursor, now: int, want: int) -> RetryPage | None:
 
 def bring_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> list[Write]:
     """Replaces a page by new leases with its messages. A transaction."""
-    change = Change(
+    change = CursorChange(
         (writes.Exists(page.path), writes.SizeBelow(("leases",), LEASES_MAX)),
         (writes.Remove(page.path), *(writes.Set(lease.path, lease.listed()) for lease in leases)),
         tuple(lease.token for lease in leases),

@@ -15,8 +15,7 @@ from chalicelib.core.delays import Delays
 from chalicelib.core.log import Log
 
 if TYPE_CHECKING:
-    from chalicelib.core.dead_letters.queue import DeadLetterQueue
-    from chalicelib.core.dead_letters.redrive import Redrive
+    from chalicelib.core.dead_letters.queue import DeadLetterQueue, Redrive
 
 
 class DeadLetters:
@@ -36,6 +35,6 @@ class DeadLetters:
 
     @cached_property
     def redrive(self) -> Redrive:
-        from chalicelib.core.dead_letters.redrive import Redrive
+        from chalicelib.core.dead_letters.queue import Redrive
 
         return Redrive(self._env, self.queue, self._cursors)

@@ -33,7 +33,7 @@ from chalicelib.core.delays.decision import wait
 from chalicelib.core.log import Log
 from chalicelib.core.log.reader import Want, entries, entry_at, within_reach
 from chalicelib.core.log.segment import Segment
-from chalicelib.core.producing.queue_choice import queue_of_key
+from chalicelib.core.producing.produce import queue_of_key
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused, Write
 

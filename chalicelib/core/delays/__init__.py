@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.delays.chain import DecisionChain
-from chalicelib.core.delays.delayed_messages import DelayedMessages
-from chalicelib.core.delays.promoter import Promoter
-from chalicelib.core.delays.writer import DelayWriter
+from chalicelib.core.delays.delayed_messages import DelayedMessages, DelayWriter
+from chalicelib.core.delays.promoter import DecisionChain, Promoter
 from chalicelib.core.log import Log
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.log.offsets import Offsets
 from chalicelib.core.log.payloads import Payloads
-from chalicelib.core.log.reader import LogReader
+from chalicelib.core.log.reader import LogReader, Offsets
 from chalicelib.core.log.writer import LogWriter
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from chalicelib.core.base.cache import BoundedCache, Caches
 from chalicelib.core.base.limits import INSTANCE_CACHE_BYTES_MAX
 from chalicelib.core.base.message import LOST, Message
-from chalicelib.core.log.packing import unpack
-from chalicelib.core.log.segment import Entry, pieces_of
+from chalicelib.core.log.segment import Entry, pieces_of, unpack
 from chalicelib.core.store import Keys, Store
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key, key_of

@@ -1,4 +1,5 @@
 """Reads logs: follows the chain of segments from a hint to an offset and beyond, reading those that are not cached.
+Finds offsets: the end, the beginning, and the offset at an instant (a binary search over all queues at once).
 
 Full segments never change and are cached; an open one is read again each time. Reads of several queues share a round
 trip. The cache predicts the first reads, so that they go out together with the read of the cursors.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
+from itertools import islice
 
 from chalicelib.core.base.cache import BoundedCache
 from chalicelib.core.base.limits import EXPIRED_KEPT_MS, HOUR_MS, INSTANCE_CACHE_BYTES_MAX
@@ -18,7 +20,7 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.log.payloads import Payloads
 from chalicelib.core.log.segment import Entry, Segment
-from chalicelib.core.store import Keys, Range, Read
+from chalicelib.core.store import Keys, Range, Read, Store
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item, Key
 
@@ -43,7 +45,7 @@ class Want:
 
 
 @mutable
-class Seen:
+class SeenSegments:
     """The reads of one call: segments by log and base, and the bases without a segment."""
 
     segments: dict[tuple[str, int], Segment | None] = field(default_factory=dict)
@@ -68,14 +70,16 @@ class LogReader:
 
     def guess(self, wants: Iterable[Want]) -> list[Read]:
         """The first reads for these wants, as far as the cache can predict them."""
-        seen = Seen()
+        seen = SeenSegments()
         return _merged([read for want in wants if (read := self._walk(want, seen)[1])])
 
-    def chains(self, wants: Sequence[Want], seen: Seen | None = None, strong: bool = False) -> list[list[Segment]]:
+    def chains(
+        self, wants: Sequence[Want], seen: SeenSegments | None = None, strong: bool = False
+    ) -> list[list[Segment]]:
         """For each want, the segments in order from the one with its offset to the one with its last message, or to the
         end of the log. An empty list: the log has no messages there yet. If the log's beginning was removed, the first
         segment may begin after the offset. `strong`: includes messages stored a moment ago."""
-        seen = seen or Seen()
+        seen = seen or SeenSegments()
         while True:
             walked = [self._walk(want, seen) for want in wants]
             reads = _merged([read for _, read in walked if read])
@@ -85,7 +89,7 @@ class LogReader:
                 reads = [replace(read, strong=True) for read in reads]
             self.learn(seen, reads, self._store.read(reads))
 
-    def learn(self, seen: Seen, reads: Sequence[Read], answers: Sequence[Sequence[Item]]) -> None:
+    def learn(self, seen: SeenSegments, reads: Sequence[Read], answers: Sequence[Sequence[Item]]) -> None:
         for read, items in zip(reads, answers, strict=True):
             for item in items:
                 segment = Segment.of(item)
@@ -120,7 +124,7 @@ class LogReader:
             for offset in _between(wanted, first, first + entry.count)
         ]
 
-    def _walk(self, want: Want, seen: Seen) -> tuple[list[Segment], Read | None]:
+    def _walk(self, want: Want, seen: SeenSegments) -> tuple[list[Segment], Read | None]:
         """The known part of the chain, and its next read (None: the chain is complete)."""
         base = seen.located.get((want.log, want.offset)) if want.hint is None else want.hint
         if base is None:
@@ -153,7 +157,7 @@ class LogReader:
         is_old = self._runtime.now() - since_ms > EXPIRED_KEPT_MS
         return is_old and (self._empty_until.get((want.log, base)) or 0) < self._runtime.uptime()
 
-    def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read | None:
+    def _next_read(self, want: Want, base: int, last: Segment | None, seen: SeenSegments) -> Read | None:
         """Reads by key if the log probably ends there. Reads ahead if there is a backlog or one read was not enough,
         since many segments cost little more than one."""
         key = keys.segment(want.log, base)
@@ -205,6 +209,12 @@ def entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:
     return [placed for segment in chain for placed in segment.placed]
 
 
+def joined(chains: Iterable[Iterable[Segment]]) -> list[Segment]:
+    """The segments of several chains of a log, each once, in order."""
+    by_base = {segment.base: segment for chain in chains for segment in chain}
+    return [by_base[base] for base in sorted(by_base)]
+
+
 def _between(offsets: Sequence[int], first: int, stop: int) -> Sequence[int]:
     return offsets[bisect_left(offsets, first) : bisect_left(offsets, stop)]
 
@@ -230,3 +240,108 @@ def _merged(reads: Sequence[Read]) -> list[Read]:
         else:
             ranges.append(read)
     return [Keys([*by_key]), *ranges] if by_key else ranges
+
+
+@mutable
+class _Search:
+    """The first message stored at or after the instant lies in `low..high`."""
+
+    queue: int
+    low: int
+    high: int
+
+    @property
+    def middle(self) -> int:
+        return (self.low + self.high) // 2
+
+
+def newest(logs: Sequence[str], strong: bool = False) -> list[Read]:
+    """The reads for `end_of`, of the newest segment of each log."""
+    return [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=strong) for log in logs]
+
+
+def end_of(items: Sequence[Item]) -> int:
+    """The end of the log with this newest segment, or of an empty one."""
+    return Segment.of(items[0]).end if items else 0
+
+
+class Offsets:
+    def __init__(self, store: Store, reader: LogReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    def ends(self, topic: Topic, queues: int | None = None) -> list[int]:
+        """For each queue that is read (or the first `queues`), the offset of its next message. One round trip, one read
+        unit per queue."""
+        return self._ends([topic.logs[: topic.readers if queues is None else queues]], strong=True)[0]
+
+    def ends_of(self, topics: Sequence[Topic]) -> list[list[int]]:
+        """The same for several topics, at half a read unit per queue; an end may be stale."""
+        return self._ends([topic.read_logs for topic in topics])
+
+    def _ends(self, logs_of_topics: Sequence[Sequence[str]], strong: bool = False) -> list[list[int]]:
+        reads = newest([log for logs in logs_of_topics for log in logs], strong)
+        ends = map(end_of, self._store.read(reads) if reads else [])
+        return [list(islice(ends, len(logs))) for logs in logs_of_topics]
+
+    def firsts(self, topic: Topic, now: int, queues: int | None = None) -> list[int]:
+        """For each queue that is read (or the first `queues`), the offset of its first unexpired message."""
+        expired_ms = topic.expired_ms(now)
+        if topic.created_at_ms > expired_ms:
+            return [0] * (topic.readers if queues is None else queues)  # all its messages are newer
+        return self.offsets_at(topic, expired_ms + 1, queues)
+
+    def offsets_at(self, topic: Topic, at_ms: int, queues: int | None = None) -> list[int]:
+        """For each queue that is read (or the first `queues`), the offset of its first message stored at `at_ms` or
+        later, or the end of the log.
+
+        Messages stored within the clock skew of that instant may be on either side."""
+        ends = enumerate(self.ends(topic, queues))
+        return self._searched(topic, [_Search(queue, 0, end) for queue, end in ends], at_ms)
+
+    def surely_older(self, topic: Topic, queue: int, at_ms: int) -> int:
+        """An offset of a queue before which every message is older than this.
+
+        If a decision is carried out much later, its entry enters the log behind younger ones, and the search may end
+        after it. A queue has one decision at a time, so only one such entry can be near: checking the entry before the
+        result is enough."""
+        end = self.ends(topic, queue + 1)[queue]
+        while True:
+            [first] = self._searched(topic, [_Search(queue, 0, end)], at_ms)
+            last = self._entry_before(topic, queue, first)
+            before = self._entry_before(topic, queue, last[0]) if last else None
+            if last is None or before is None or before[1].stored_at_ms < at_ms:
+                return first
+            end = last[0]
+
+    def _entry_before(self, topic: Topic, queue: int, offset: int) -> tuple[int, Entry] | None:
+        """The entry that ends there, with its first offset, or None if it was removed or the log begins there."""
+        if not offset:
+            return None
+        chain = self._reader.chains([Want(topic.logs[queue], offset - 1, 1, None)], strong=True)[0]
+        return next((placed for placed in entries(chain) if placed[0] < offset <= placed[0] + placed[1].count), None)
+
+    def _searched(self, topic: Topic, searches: Sequence[_Search], at_ms: int) -> list[int]:
+        while going := [search for search in searches if search.low < search.high]:
+            wants = [Want(topic.logs[search.queue], search.middle, 1, None) for search in going]
+            for search, chain in zip(going, self._reader.chains(wants, strong=True), strict=True):
+                _narrow(search, chain, at_ms)
+        return [search.low for search in searches]
+
+
+def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:
+    """Halves the range at the middle segment, or ends within it."""
+    if not chain:  # the topic is being deleted
+        search.high = search.middle
+        return
+    segment = chain[0]
+    if segment.base > search.middle:  # the messages before it were removed
+        search.low = min(segment.base, search.high)
+        return
+    later = [offset for offset, entry in segment.placed if entry.stored_at_ms >= at_ms]
+    if not later:
+        search.low = min(search.high, segment.end)
+    elif later[0] == segment.base:
+        search.high = max(search.low, segment.base)
+    else:
+        search.low = search.high = later[0]

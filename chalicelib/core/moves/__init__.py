@@ -12,9 +12,8 @@ from chalicelib.core.dead_letters import DeadLetters
 from chalicelib.core.delays import Delays
 from chalicelib.core.log import Log
 from chalicelib.core.moves.carrier import MessageCarrier
-from chalicelib.core.moves.subscriptions import Subscriptions
-from chalicelib.core.moves.tasks import MoveTasks
-from chalicelib.core.moves.worker import TaskWorker
+from chalicelib.core.moves.task import Subscriptions
+from chalicelib.core.moves.worker import MoveTasks, TaskWorker
 
 
 class Moves:

@@ -28,9 +28,9 @@ from chalicelib.core.cursors.lease import Lease, parked, runs
 from chalicelib.core.dead_letters import DeadLetters
 from chalicelib.core.dead_letters.bury import together
 from chalicelib.core.dead_letters.move import ID, ORIGIN, as_new
-from chalicelib.core.dead_letters.redrive import choose
+from chalicelib.core.dead_letters.queue import choose
 from chalicelib.core.log.reader import LogReader, Want
-from chalicelib.core.moves.subscriptions import Subscription
+from chalicelib.core.moves.task import Subscription
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Refused, Write
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from chalicelib.core.base.limits import DAY_MS, MINUTE_MS, SECOND_MS
 from chalicelib.core.base.records import record
+from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Absent, AtMost, Effect, Equals, Item, Key, Set, Write
+from chalicelib.core.table.writes import Absent, AtMost, Effect, Equals, Item, Key, Set, Write, sets
 
 RUNNING, COMPLETED, CANCELLED, FAILED = "RUNNING", "COMPLETED", "CANCELLED", "FAILED"
 """The states of a task. A cancelled task moves no more messages."""
@@ -100,7 +102,7 @@ def start(task: MoveTask) -> Write:
     return Write(
         task.key,
         (Absent(("id",)),),
-        (*_sets(made), _kept(task.started_at_ms)),
+        (*sets(made), _kept(task.started_at_ms)),
         landed=lambda before: before["id"] == task.id,
     )
 
@@ -110,41 +112,71 @@ def take(task: MoveTask, by: str, now: int) -> Write:
     return Write(
         task.key,
         (_RUNS, AtMost(("held",), now)),
-        _sets({"by": by, "held": now + HELD_MS}),
+        sets({"by": by, "held": now + HELD_MS}),
         landed=lambda before: before.get("by") == by,
     )
 
 
 def let_go(task: MoveTask, by: str) -> Write:
     """Lets another worker take the task at once."""
-    return Write(task.key, (_RUNS, Equals(("by",), by)), _sets({"held": 0}))
+    return Write(task.key, (_RUNS, Equals(("by",), by)), sets({"held": 0}))
 
 
 def moved(task: MoveTask, by: str, count: int, now: int) -> Write:
     """Counts messages that move in the same transaction, and says when more may."""
     after = task.after(count, now)
     told = {"moved": after.moved, "held": after.held_until_ms, "next": after.next_ms}
-    return Write(task.key, (_RUNS, Equals(("by",), by)), (*_sets(told), _kept(now)))
+    return Write(task.key, (_RUNS, Equals(("by",), by)), (*sets(told), _kept(now)))
 
 
 def end(task: MoveTask, state: str, now: int, reason: str | None = None, by: str | None = None) -> Write:
     """`by`: the worker that ends it; None: a caller cancels it."""
     guards = (_RUNS,) if by is None else (_RUNS, Equals(("by",), by))
     told = {"state": state} if reason is None else {"state": state, "reason": reason}
-    return Write(
-        task.key,
-        guards,
-        (*_sets(told), _kept(now)),
-        landed=lambda before: before.get("state") == state,
-    )
+    return Write(task.key, guards, (*sets(told), _kept(now)), landed=lambda before: before.get("state") == state)
 
 
 _RUNS = Equals(("state",), RUNNING)
 
 
-def _sets(values: dict[str, Any]) -> tuple[Effect, ...]:
-    return tuple(Set((name,), value) for name, value in values.items())
-
-
 def _kept(now: int) -> Effect:
     return Set(("ttl",), (now + KEPT_MS) // SECOND_MS)
+
+
+# -- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+class SubscriptionGone(Exception):
+    """No subscription has this name."""
+
+
+class Subscription(Protocol):
+    """`id`: the incarnation. `owns_topic`: the topic was made for it: messages that move here are sent to the topic."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def owns_topic(self) -> bool: ...
+
+    @property
+    def topic(self) -> Topic: ...
+
+    @property
+    def group(self) -> Group: ...
+
+
+class Subscriptions(Protocol):
+    """Looks subscriptions up. A door implements it and defines what they are to its clients."""
+
+    def find(self, name: str) -> Subscription:
+        """The subscription, at most some seconds old. Raises SubscriptionGone."""
+
+    def id_of(self, name: str) -> str:
+        """Its id, from the cheapest read; its topic or group may no longer exist. Raises SubscriptionGone."""
+
+    def forget(self, name: str) -> None:
+        """Makes the next `find` read it again."""

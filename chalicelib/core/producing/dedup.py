@@ -25,10 +25,10 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.delays.decision import wait
-from chalicelib.core.delays.writer import DelayWriter, Waiting
+from chalicelib.core.delays.delayed_messages import DelayWriter, Waiting
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
-from chalicelib.core.log.tails import Tail
+from chalicelib.core.log.writer import Tail
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.store import Keys
 from chalicelib.core.table import keys
@@ -40,7 +40,7 @@ of a write unit."""
 
 
 @record
-class Record:
+class DedupRecord:
     """The record of a dedup id: the message that has it."""
 
     at_ms: int
@@ -52,7 +52,7 @@ class Record:
     due_ms: int = 0
 
     @classmethod
-    def of(cls, item: Item) -> Record:
+    def of(cls, item: Item) -> DedupRecord:
         entry = Entry.of(item["entry"])
         return cls(item["at"], entry, item["index"], item["queue"], item["base"], item["create"], item["due"])
 
@@ -65,7 +65,7 @@ class Record:
         return self.at_ms > now - DEDUP_MS
 
 
-def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
+def claim(topic_id: str, dedup_id: str, record: DedupRecord) -> Write:
     """Claims the id for this record, unless a valid record has it: then the rejected write returns that one."""
     return Write(
         keys.dedup(topic_id, dedup_id),
@@ -75,7 +75,7 @@ def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
     )
 
 
-Taken = list[tuple[Sending, Record]]
+Taken = list[tuple[Sending, DedupRecord]]
 """Messages whose ids are taken, with the records that have them."""
 
 
@@ -104,11 +104,11 @@ class Deduplication:
         queue, due_ms = waiting.queue, waiting.due_ms
         try:
             [entry] = self._delays.entries(topic, [waiting])
-            record = Record(self._runtime.now(), entry, 0, queue, 0, False, due_ms)
+            record = DedupRecord(self._runtime.now(), entry, 0, queue, 0, False, due_ms)
             taking = claim(topic.id, waiting.message.dedup_id or "", record)
             self._store.write_together([taking, wait(topic.id, queue, due_ms, entry)])
         except Refused as refused:
-            return self._produced(topic, Record.of(refused.before), {})
+            return self._produced(topic, DedupRecord.of(refused.before), {})
         except StoreUnavailable as trouble:
             return Produced(queue, error=trouble)
         return Produced.delayed(queue, entry.id, due_ms)
@@ -121,11 +121,11 @@ class Deduplication:
         items = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
         firsts: dict[bytes, int | StoreUnavailable] = {}
         for item in items:
-            record = Record.of(item)
+            record = DedupRecord.of(item)
             if record.stands(self._runtime.now()):
                 wanted[key_of(item)].result = self._produced(topic, record, firsts)
 
-    def _claim_ids(self, topic: Topic, record: Record, sendings: Sequence[Sending]) -> Taken:
+    def _claim_ids(self, topic: Topic, record: DedupRecord, sendings: Sequence[Sending]) -> Taken:
         """Claims all ids for the record's entry, or none: then returns the conflicting records."""
         writes = [
             claim(topic.id, sending.message.dedup_id, replace(record, index=index))
@@ -144,12 +144,12 @@ class Deduplication:
         # a transaction returns one conflicting record, but a repeated batch has as many conflicts as ids
         items = self._store.read([Keys([write.key for write in writes], strong=True)])[0] if len(writes) > 1 else []
         now = self._runtime.now()
-        records = {item["pk"]: Record.of(item) for item in [shown, *items]}
+        records = {item["pk"]: DedupRecord.of(item) for item in [shown, *items]}
         standing = {pk: record for pk, record in records.items() if pk == shown["pk"] or record.stands(now)}
         keyed = [(keys.dedup(topic.id, sending.message.dedup_id or "").pk, sending) for sending in sendings]
         return [(sending, standing[pk]) for pk, sending in keyed if pk in standing]
 
-    def _append_entry(self, topic: Topic, record: Record, others_may_help: bool) -> int | StoreUnavailable:
+    def _append_entry(self, topic: Topic, record: DedupRecord, others_may_help: bool) -> int | StoreUnavailable:
         """The offset of the entry's first message. If it is unknown, another caller may complete the append later."""
         try:
             tail = Tail(record.base, record.may_create, self._runtime.uptime())
@@ -157,7 +157,7 @@ class Deduplication:
         except StoreUnavailable as trouble:
             return StoreUnavailable(trouble.detail, outcome="unknown") if others_may_help else trouble
 
-    def complete(self, topic: Topic, record: Record) -> int | StoreUnavailable:
+    def complete(self, topic: Topic, record: DedupRecord) -> int | StoreUnavailable:
         """The first offset of a record's entry, which is appended if it is missing."""
         try:
             return self._writer.append_from(topic, record.queue, record.entry, record.base)
@@ -182,7 +182,7 @@ class Deduplication:
             sending.result = Produced.stored(queue, entry.id, index, first)
         return []
 
-    def _intent(self, topic: Topic, queue: int, entry: Entry, messages: Sequence[Message]) -> Record:
+    def _intent(self, topic: Topic, queue: int, entry: Entry, messages: Sequence[Message]) -> DedupRecord:
         """The entry to append, and where. Its payload is already stored if it has one."""
         log = topic.logs[queue]
         try:
@@ -192,9 +192,9 @@ class Deduplication:
             tail = self._writer.tails.tail(topic, log)
         except StoreUnavailable as trouble:  # nothing visible to other callers was sent
             raise StoreUnavailable(trouble.detail) from trouble
-        return Record(self._runtime.now(), entry, 0, queue, tail.base, tail.may_create)
+        return DedupRecord(self._runtime.now(), entry, 0, queue, tail.base, tail.may_create)
 
-    def _produced(self, topic: Topic, record: Record, firsts: dict[bytes, int | StoreUnavailable]) -> Produced:
+    def _produced(self, topic: Topic, record: DedupRecord, firsts: dict[bytes, int | StoreUnavailable]) -> Produced:
         """The message of a valid record. `firsts`: first offsets of entries already located."""
         entry_id = record.entry.id
         if record.due_ms:

@@ -24,8 +24,7 @@ from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.cursor import all_cursors_of, joined, pages_of
 from chalicelib.core.cursors.progress import of_group
 from chalicelib.core.log import Log
-from chalicelib.core.log.offsets import end_of, newest
-from chalicelib.core.log.reader import Want, stored_at
+from chalicelib.core.log.reader import Want, end_of, newest, stored_at
 from chalicelib.core.store import Range
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
@@ -43,7 +42,7 @@ class Slowest(NamedTuple):
 
 @mutable
 class _Known:
-    """What an instance knows of a topic. `slowest`, `ends`: by queue."""
+    """A topic as an instance last saw it. `slowest`, `ends`: by queue."""
 
     looked_at_ms: int
     groups: list[str] = field(default_factory=list)

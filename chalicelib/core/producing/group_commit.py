@@ -37,7 +37,7 @@ class Share(NamedTuple):
     begins_at: int = 0
 
 
-Place = tuple[str, int, bool]
+CommitKey = tuple[str, int, bool]
 """A log, the version of the topic, and whether the messages may go to another queue: how long an append tries depends
 on that."""
 
@@ -59,7 +59,7 @@ class GroupCommit:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = threading.Lock()
-        self._lines: dict[Place, list[_Call]] = {}
+        self._lines: dict[CommitKey, list[_Call]] = {}
         """The calls that wait for each append under way, in the order in which they came."""
 
     def append(
@@ -84,11 +84,12 @@ class GroupCommit:
         if isinstance(call.share, TopicNotFound):
             raise TopicNotFound(call.share.detail)
         share = call.share or Share(_in_doubt())
-        if not _is_surely_unstored(share.written):
+        first = share.written.first
+        if not isinstance(first, StoreUnavailable) or first.outcome_unknown:
             deadline.has_written()
         return share
 
-    def _come(self, place: Place, call: _Call) -> None:
+    def _come(self, place: CommitKey, call: _Call) -> None:
         with self._lock:
             call.leads = place not in self._lines
             if call.leads:
@@ -97,7 +98,7 @@ class GroupCommit:
                 call.bell = self._runtime.bell()
                 self._lines[place].append(call)
 
-    def _wait(self, place: Place, call: _Call) -> None:
+    def _wait(self, place: CommitKey, call: _Call) -> None:
         """Returns once something has changed for this call, or its time is over."""
         now = self._runtime.uptime()
         with self._lock:
@@ -111,11 +112,11 @@ class GroupCommit:
         if call.bell:
             call.bell.wait(until_ms + 1 - now)
 
-    def _given_up(self, place: Place, call: _Call) -> Written:
+    def _given_up(self, place: CommitKey, call: _Call) -> Written:
         self._lines[place].remove(call)
         return Written(b"", StoreUnavailable("other appends to this queue take too long"))
 
-    def _lead(self, place: Place, call: _Call, write: Callable[[Sequence[Message]], Written]) -> None:
+    def _lead(self, place: CommitKey, call: _Call, write: Callable[[Sequence[Message]], Written]) -> None:
         """Appends for all that wait by now, and hands the lead on."""
         with self._lock:
             together = [call, *self._taken_along(place, call)] if self._lines[place] else [call]
@@ -132,7 +133,7 @@ class GroupCommit:
                 if told.bell:
                     told.bell.ring()
 
-    def _taken_along(self, place: Place, leader: _Call) -> list[_Call]:
+    def _taken_along(self, place: CommitKey, leader: _Call) -> list[_Call]:
         """Those that wait for this append to begin, as many as one entry takes."""
         taken: list[_Call] = []
         now = self._runtime.uptime()
@@ -152,7 +153,7 @@ class GroupCommit:
         later_ms = call.until_ms - leader.until_ms
         return abs(later_ms) <= DEADLINES_APART_MS_MAX and later_ms <= (leader.until_ms - now) // 2
 
-    def _heir(self, place: Place) -> list[_Call]:
+    def _heir(self, place: CommitKey) -> list[_Call]:
         """The call that leads next, if any waits."""
         if line := self._lines[place]:
             heir = line.pop(0)
@@ -167,10 +168,6 @@ def _tell(together: Sequence[_Call], outcome: Written | TopicNotFound) -> None:
     for call in together:
         call.share = outcome if isinstance(outcome, TopicNotFound) else Share(outcome, begins_at)
         begins_at += len(call.messages)
-
-
-def _is_surely_unstored(written: Written) -> bool:
-    return isinstance(written.first, StoreUnavailable) and not written.first.outcome_unknown
 
 
 def _in_doubt() -> Written:

@@ -30,9 +30,8 @@ from chalicelib.core.base.fields import (
 from chalicelib.core.base.limits import BODY_BYTES_MAX, DELAY_MS_MAX, KEY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.core.base.message import QUEUE, Message, Produced, carried_bytes, properties_bytes
 from chalicelib.core.base.records import mutable
-from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.catalogue.zones import ZONE
-from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace, carried
+from chalicelib.core.catalogue.topic import ZONE, Topic
+from chalicelib.core.telemetry.record import NO_TRACE, Trace, trace_properties
 
 BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
 """The last character before the padding leaves over no bits that are set."""
@@ -229,7 +228,7 @@ def parse_batch(
 def traced(message: Message, trace: Trace) -> Message:
     """The message with the trace of its request as properties, as far as its producer has set none and they fit."""
     properties = message.properties
-    for part in carried(trace, properties):
+    for part in trace_properties(trace, properties):
         wider = {**part, **properties}
         properties = properties if properties_bytes(wider) > PROPERTIES_BYTES_MAX else wider
     return replace(message, properties=properties)

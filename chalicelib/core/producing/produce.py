@@ -1,7 +1,15 @@
-"""Produce: assigns messages to queues, packs one entry per queue, and appends the entries in parallel."""
+"""Produce: assigns messages to queues, packs one entry per queue, and appends the entries in parallel.
+
+Without a key an instance stays with one queue and avoids those that fail or are slow. The queue of a key is its Jump
+Consistent Hash (J. Lamping, E. Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014,
+https://arxiv.org/abs/1406.2294).
+
+When a topic grows from m to n queues, the share (n - m) / n of the keys moves, which is the least that balances them,
+and all of these move to new queues. When it shrinks, only the keys of the queues that leave move."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -10,24 +18,136 @@ from typing import TYPE_CHECKING
 from chalicelib.core.base import deadline
 from chalicelib.core.base.cache import BoundedCache
 from chalicelib.core.base.errors import InvalidField, QueueFull, StoreUnavailable, TopicNotFound
-from chalicelib.core.base.limits import TRANSACTION_ITEMS_MAX
+from chalicelib.core.base.limits import MINUTE_MS, SECOND_MS, TRANSACTION_ITEMS_MAX
 from chalicelib.core.base.message import ENTRY_ID_BYTES, Message, Produced
+from chalicelib.core.base.records import record
+from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.delays.writer import DelayWriter
+from chalicelib.core.delays.delayed_messages import DelayWriter
 from chalicelib.core.log import Log
 from chalicelib.core.log.segment import Entry
 from chalicelib.core.producing.dedup import Deduplication
 from chalicelib.core.producing.group_commit import GroupCommit, Written
 from chalicelib.core.producing.hooks import SendHooks
 from chalicelib.core.producing.new_message import Sending, parse_batch, parse_for_transaction
-from chalicelib.core.producing.queue_choice import QueueChoice, queue_of_key
 from chalicelib.core.table.writes import Item
-from chalicelib.core.telemetry.record import count
-from chalicelib.core.telemetry.trace_context import NO_TRACE, Trace
+from chalicelib.core.telemetry.record import NO_TRACE, Trace, count
 
 if TYPE_CHECKING:
     from chalicelib.core.producing.depths import Depths
+
+_HASH_BYTES = 8
+_STATES = 2 ** (8 * _HASH_BYTES)
+_MULTIPLIER = 2_862_933_555_777_941_757
+"""The multiplier of the paper's linear congruential generator."""
+_DRAWN_BITS = 31
+_UNDRAWN_BITS = 8 * _HASH_BYTES - _DRAWN_BITS
+
+
+def queue_of_key(key: str, queues: int) -> int:
+    """The same in every process and version, unlike Python's own hash."""
+    state = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=_HASH_BYTES).digest(), "big")
+    queue, jump = 0, 0
+    while jump < queues:
+        queue = jump
+        state = (state * _MULTIPLIER + 1) % _STATES
+        drawn = (state >> _UNDRAWN_BITS) + 1
+        jump = ((queue + 1) << _DRAWN_BITS) // drawn
+    return queue
+
+
+ISOLATED_MS_MIN = SECOND_MS
+ISOLATED_MS_MAX = MINUTE_MS
+"""How long an instance keeps unkeyed messages away from a queue that failed: the first value at first, twice as long
+after each further failure, up to the second. DynamoDB needs minutes to split a hot partition."""
+
+_GRADES = ((550, 2), (1_800, 5), (3_000, 6), (5_000, 10), (15_000, 30))
+"""An append that takes at least so many ms isolates its queue for so many seconds, as clients of RocketMQ isolate a
+slow broker. A failed one isolates it for at least as long."""
+
+
+@record
+class _Isolation:
+    failures: int
+    until_ms: int
+
+
+_NEVER = _Isolation(0, 0)
+
+
+def isolated_ms(took_ms: int) -> int:
+    """How long a queue is isolated after an append that took this long."""
+    return max([0, *(seconds * SECOND_MS for least_ms, seconds in _GRADES if took_ms >= least_ms)])
+
+
+class QueueChoice:
+    """The choice among the queues of one topic. `is_crowded`: whether other writers were seen at a log lately."""
+
+    def __init__(self, runtime: Runtime, is_crowded: Callable[[str], bool], queues: int) -> None:
+        self._runtime = runtime
+        self._is_crowded = is_crowded
+        self.count = queues
+        self._queues = range(queues)
+        self._current: dict[tuple[int, ...], int] = {}
+        """By the queues that were to be preferred."""
+        self._isolated: dict[int, _Isolation] = {}
+
+    def unkeyed(self, logs: Sequence[str], full: Collection[int] = (), near: tuple[int, ...] = ()) -> int:
+        """The queue for messages without a key. `logs`: those of all queues. An instance stays with one queue, so that
+        writers do not contend, and changes it if others write there too, if it fails, or if it is `full`. If all have
+        failed, it uses the one whose isolation ends first, and a full one only if all are. While any of the queues that
+        are `near` is open, it is one of them."""
+        queue, others = self._current.get(near), self.others(full)
+        open_queues = _nearest(others, near) if near else others
+        stays = [queue] if queue is not None and queue in open_queues else []
+        if stays and not self._is_crowded(logs[stays[0]]):
+            return stays[0]
+        calm = [each for each in open_queues if not self._is_crowded(logs[each])]
+        if stays and not calm:
+            return stays[0]
+        roomy = [each for each in self._queues if each not in full] or self._queues
+        soonest = min(map(self._isolated_until_ms, roomy))
+        last_resort = [each for each in roomy if self._isolated_until_ms(each) == soonest]
+        return self.hop(calm or open_queues or last_resort, near)
+
+    def others(self, besides: Collection[int] = ()) -> list[int]:
+        """Queues that have not failed lately, except these."""
+        if not self._isolated:
+            return [queue for queue in self._queues if queue not in besides]
+        now = self._runtime.uptime()
+        return [queue for queue in self._queues if queue not in besides and self._isolated_until_ms(queue) <= now]
+
+    def hop(self, queues: Sequence[int], near: tuple[int, ...] = ()) -> int:
+        """Continues with one of these, a near one if there is one."""
+        self._current[near] = self._runtime.choice(_nearest(queues, near) if near else queues)
+        return self._current[near]
+
+    def note(self, queue: int, has_failed: bool, took_ms: int = 0) -> None:
+        """Keeps messages away from a queue for a while: one that has failed, twice as long after each further failure,
+        and one that took this long for an append (0: unknown). Then it is open again, and the next message probes it.
+        A queue that was neither is open at once."""
+        if not has_failed and took_ms < _GRADES[0][0]:
+            self._isolated.pop(queue, None)
+            return
+        ms = isolated_ms(took_ms)
+        failures = 0
+        if has_failed:
+            failures = self._isolation(queue).failures + 1
+            ms = max(ms, min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX))
+        self._isolated[queue] = _Isolation(failures, self._runtime.uptime() + ms)
+
+    def _isolation(self, queue: int) -> _Isolation:
+        return self._isolated.get(queue, _NEVER)
+
+    def _isolated_until_ms(self, queue: int) -> int:
+        return self._isolation(queue).until_ms
+
+
+def _nearest(queues: Sequence[int], near: Collection[int]) -> Sequence[int]:
+    """Those of the queues that are near, or all if none is."""
+    return [queue for queue in queues if queue in near] or queues
+
 
 HOPS_MAX = 3
 """Other queues on which an unkeyed message is tried. If four queues fail, the store does."""
@@ -137,10 +257,17 @@ class Producer:
         self, topic: Topic, choice: QueueChoice, sendings: Sequence[Sending], full: Collection[int] = ()
     ) -> None:
         """`full`: the queues that refuse messages."""
-        zones = dict.fromkeys(sending.zone for sending in sendings)
-        unkeyed = {zone: choice.unkeyed(topic.logs, full, _near(topic, zone)) for zone in zones}
+        unkeyed: dict[str | None, int] = {}
         for sending in sendings:
-            sending.queue = _queue(sending, unkeyed[sending.zone], choice.count)
+            zone, key = sending.zone, sending.message.key
+            if sending.asked is not None:
+                sending.queue = sending.asked
+            elif key is not None:
+                sending.queue = queue_of_key(key, choice.count)
+            else:
+                if zone not in unkeyed:
+                    unkeyed[zone] = choice.unkeyed(topic.logs, full, topic.known_zones.queues(zone) if zone else ())
+                sending.queue = unkeyed[zone]
 
     def _admitted(self, topic: Topic, plain: Sequence[Sending], full: Mapping[int, QueueFull]) -> list[Sending]:
         """The messages to append now. Those whose queue is full get their result: of an earlier call with their
@@ -194,7 +321,8 @@ class Producer:
     ) -> None:
         """Stores one entry per queue, in parallel. Retries entries that were certainly not stored: messages that can go
         anywhere in a queue this call has not used yet, the others in their own if it did not have the whole time."""
-        may_hop = hops_left and any(sending.may_hop for together in by_queue.values() for sending in together)
+        is_open = hops_left and len(used) < choice.count
+        may_hop = is_open and any(sending.may_hop for together in by_queue.values() for sending in together)
         others = choice.others(used) if may_hop else []
         if not others:
             self._append_each(topic, choice, by_queue)
@@ -204,7 +332,7 @@ class Producer:
         if failed and self._has_time():
             hopping = [sending for sending in failed if sending.may_hop]
             zones = dict.fromkeys(sending.zone for sending in hopping)
-            chosen = {zone: choice.hop(others, _near(topic, zone)) for zone in zones}
+            chosen = {zone: choice.hop(others, topic.known_zones.queues(zone) if zone else ()) for zone in zones}
             for sending in hopping:
                 sending.queue = chosen[sending.zone]
             self._append(topic, choice, _by_queue(failed), used | {*chosen.values()}, hops_left - 1)
@@ -260,18 +388,6 @@ def _settled(together: Sequence[Sending], queue: int, written: Written, begins_a
     for index, sending in enumerate(together, begins_at):
         sending.result = Produced.stored(queue, entry_id, index, first)
     return [*together] if isinstance(first, StoreUnavailable) and not first.outcome_unknown else []
-
-
-def _near(topic: Topic, zone: str | None) -> tuple[int, ...]:
-    """The queues of a zone."""
-    return topic.known_zones.queues(zone) if zone else ()
-
-
-def _queue(sending: Sending, unkeyed: int, queues: int) -> int:
-    if sending.asked is not None:
-        return sending.asked
-    key = sending.message.key
-    return unkeyed if key is None else queue_of_key(key, queues)
 
 
 def _without_repeats(sendings: Iterable[Sending]) -> list[Sending]:

@@ -6,8 +6,7 @@ from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.delays import Delays
 from chalicelib.core.log import Log
-from chalicelib.core.reading.browse import Lookup
-from chalicelib.core.reading.by_key import KeyLookup
+from chalicelib.core.reading.lookup import KeyLookup, Lookup
 from chalicelib.core.reading.trace import Traces
 
 

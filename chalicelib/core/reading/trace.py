@@ -16,7 +16,7 @@ from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, RetryPage, all_cursors_of
 from chalicelib.core.cursors.lease import Lease
 from chalicelib.core.dead_letters.bury import DeadLetter
-from chalicelib.core.reading.browse import Lookup
+from chalicelib.core.reading.lookup import Lookup
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item

@@ -5,12 +5,11 @@ from __future__ import annotations
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.signing_key import SigningKey
 from chalicelib.core.consuming import Consuming
-from chalicelib.core.cursors.receipt import Receipts
+from chalicelib.core.cursors.lease import Receipts
 from chalicelib.core.log import Log
 from chalicelib.core.producing import Producing
-from chalicelib.core.requests.asking import Arrivals, Asker, ReplyWaiter
+from chalicelib.core.requests.asking import Answerer, Arrivals, Asker, ReplyWaiter
 from chalicelib.core.requests.correlation import Correlations
-from chalicelib.core.requests.replying import Answerer
 
 
 class Requests:

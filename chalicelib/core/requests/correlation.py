@@ -23,7 +23,7 @@ from chalicelib.core.base.records import record
 from chalicelib.core.catalogue.signing_key import SigningKey, checked, content_of, signed
 from chalicelib.core.log.segment import Entry
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Absent, Item, Key, Set, Write
+from chalicelib.core.table.writes import Absent, Item, Key, Write, sets
 
 NONCE_BYTES = 8
 
@@ -138,8 +138,4 @@ def is_reply(item: Item) -> bool:
 def _write(correlation: Correlation, attributes: dict[str, Any]) -> Write:
     """If the write is refused, its caller uses the existing item, which may be its own."""
     call = {"asked_at": correlation.asked_at_ms, "reply_by": correlation.reply_by_ms, "ttl": correlation.ttl}
-    return Write(
-        correlation.key,
-        (Absent(("at",)),),
-        tuple(Set((name,), value) for name, value in {**attributes, **call}.items()),
-    )
+    return Write(correlation.key, (Absent(("at",)),), sets({**attributes, **call}))

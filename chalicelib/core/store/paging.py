@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from chalicelib.core.base import base64url
 from chalicelib.core.base.errors import InvalidField
-from chalicelib.core.base.fields import shown
+from chalicelib.core.base.fields import base64url, of_base64url, shown
 from chalicelib.core.base.limits import NAME_PATTERN
 from chalicelib.core.store import Range, Store
 from chalicelib.core.table import keys
@@ -35,12 +34,12 @@ def after_place(token: str | None, pattern: str) -> str:
 
 
 def token_of(place: str) -> str:
-    return base64url.encoded(place.encode())
+    return base64url(place.encode())
 
 
 def place_of(token: str, pattern: str) -> str:
     """The position the token names. Raises InvalidField if the token is not from a page."""
-    place = (base64url.decoded(token) or b"").decode(errors="replace")
+    place = (of_base64url(token) or b"").decode(errors="replace")
     if not re.fullmatch(pattern, place):
         raise _forged(token)
     return place

@@ -100,6 +100,11 @@ class Set:
     value: Any
 
 
+def sets(values: Mapping[str, Any]) -> tuple[Set, ...]:
+    """Sets each of these attributes."""
+    return tuple(Set((name,), value) for name, value in values.items())
+
+
 @record
 class Add:
     """Adds to a number; a missing one counts as `start`."""

@@ -12,8 +12,7 @@ from chalicelib.core.log import Log
 from chalicelib.core.producing import Producing
 
 if TYPE_CHECKING:
-    from chalicelib.core.transactions.checks import Checks
-    from chalicelib.core.transactions.decisions import Decisions
+    from chalicelib.core.transactions.decisions import Checks, Decisions
 
 
 class Transactions:
@@ -32,7 +31,7 @@ class Transactions:
 
     @cached_property
     def checks(self) -> Checks:
-        from chalicelib.core.transactions.checks import Checks
+        from chalicelib.core.transactions.decisions import Checks
 
         return Checks(self._env, self._log)
 

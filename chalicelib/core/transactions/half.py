@@ -19,7 +19,7 @@ from chalicelib.core.delays.decision import Slot
 from chalicelib.core.log.segment import Entry
 from chalicelib.core.producing.new_message import HalfMessage, unchecked
 from chalicelib.core.table import keys
-from chalicelib.core.table.writes import Absent, Add, Equals, Exists, Item, Key, RemoveItem, Set, Write
+from chalicelib.core.table.writes import Absent, Add, Equals, Exists, Item, Key, RemoveItem, Set, Write, sets
 
 _WHILE_UNDECIDED = (1, limits.ROLLBACK_AFTER_MS_MAX)
 
@@ -126,9 +126,7 @@ class Undecided:
         asked = {"q": queues} if any(queue is not None for queue in self.asked) else {}
         about = {**times, **asked, "checks": self.checks, "ttl": topic.ttl(self.rollback_at_ms)}
         return Write(
-            self.id.key(topic.id),
-            (Absent(("entry",)),),
-            (Set(("entry",), self.entry.as_value()), *(Set((name,), value) for name, value in about.items())),
+            self.id.key(topic.id), (Absent(("entry",)),), (Set(("entry",), self.entry.as_value()), *sets(about))
         )
 
     def check(self, topic_id: str, now: int, by: bytes) -> Write:
@@ -168,14 +166,5 @@ class Decided:
     def record(self, topic: Topic, transaction_id: TransactionId) -> Write:
         """Send it in the transaction that removes the item."""
         packed = b"".join(bytes([queue]) + entry_id for queue, entry_id in self.places)
-        about = {
-            "state": self.state,
-            "at": self.at_ms,
-            "ttl": topic.ttl(self.at_ms),
-            "m": packed,
-        }
-        return Write(
-            transaction_id.decided_key(topic.id),
-            (Absent(("state",)),),
-            tuple(Set((name,), value) for name, value in about.items()),
-        )
+        about = {"state": self.state, "at": self.at_ms, "ttl": topic.ttl(self.at_ms), "m": packed}
+        return Write(transaction_id.decided_key(topic.id), (Absent(("state",)),), sets(about))

@@ -24,15 +24,15 @@ from chalicelib.core.admin import Admin
 from chalicelib.core.admin.groups import GroupDetails, StoredGroup
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.core.base.message import ENTRY_ID_BYTES, Message
-from chalicelib.core.catalogue.alarm import CLEARED, RAISED, TOPIC, AlarmState
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC, CLEARED, RAISED, AlarmState
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.progress import of_group
 from chalicelib.core.delays import Delays
 from chalicelib.core.delays.decision import wait
-from chalicelib.core.producing.queue_choice import queue_of_key
-from chalicelib.core.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
+from chalicelib.core.producing.produce import queue_of_key
+from chalicelib.core.table.writes import Absent, Equals, Guard, Key, Refused, Write, sets
 from chalicelib.core.telemetry.record import Backlog, measured
 from chalicelib.core.upkeep.rounds import Troubles
 
@@ -84,7 +84,7 @@ class Alarms:
         changing = change(group.alarm_key, state, self._runtime.entropy(ENTRY_ID_BYTES))
         with suppress(Refused, TopicNotFound):
             # Clearing an alarm on the topic of alarms sends no message, which would be the next backlog, endlessly.
-            if told.properties["topic"] == TOPIC and not state.is_raised:
+            if told.properties["topic"] == ALARMS_TOPIC and not state.is_raised:
                 self._store.write(changing)
                 return True
             alarms = self._topic()
@@ -98,9 +98,9 @@ class Alarms:
 
     def _topic(self) -> Topic:
         try:
-            return self._catalogue.current_topic(TOPIC)
+            return self._catalogue.current_topic(ALARMS_TOPIC)
         except TopicNotFound:
-            return self._topics.put(TOPIC, {})[0]
+            return self._topics.put(ALARMS_TOPIC, {})[0]
 
 
 def is_concerned(stored: StoredGroup) -> bool:
@@ -129,12 +129,7 @@ def change(key: Key, state: AlarmState, by: bytes) -> Write:
     """Sets the group's state, if the current one is its direct predecessor. `by` identifies this write."""
     same: Guard = Equals(("n",), state.number - 1) if state.number > 1 else Absent(("n",))
     made = {"n": state.number, "state": state.state, "at": state.at_ms, "by": by}
-    return Write(
-        key,
-        (same,),
-        tuple(Set((name,), value) for name, value in made.items()),
-        landed=lambda before: before.get("by") == by,
-    )
+    return Write(key, (same,), sets(made), landed=lambda before: before.get("by") == by)
 
 
 def message(topic_name: str, group: Group, state: AlarmState, ready: int, age_ms: int) -> Message:

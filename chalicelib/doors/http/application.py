@@ -10,10 +10,10 @@ from chalice.app import Chalice
 
 from chalicelib.api import OPERATIONS
 from chalicelib.api.messages import MESSAGES_PATH
-from chalicelib.doors import dispatch, functions, router
+from chalicelib.doors import dispatch, functions
 from chalicelib.doors.http import events
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import Response, refusal
+from chalicelib.doors.http.door import respond
+from chalicelib.doors.http.exchange import Request, Response, refusal
 
 SQS_PATHS = ("/", "/{account}/{queue}")
 """The paths of the door for SQS. Chalice's local server has to know them, and the method that only the door for MQ
@@ -37,7 +37,7 @@ class Application(Chalice):
 
     def _responded(self, request: Request, context: Any) -> Response:
         self.admit(request)
-        return router.respond(request, functions.left_ms(context))
+        return respond(request, functions.left_ms(context))
 
 
 def application() -> Application:

@@ -1,4 +1,5 @@
-"""Answers the requests of the contract over HTTP: finds the operation of a path and a method."""
+"""Answers HTTP requests. Finds the door of each, once: that of SQS, that of MQ over HTTP, or the routes of the
+contract, and there the operation of a path and a method."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from chalicelib.api import OPERATIONS
@@ -15,23 +16,44 @@ from chalicelib.core.base.errors import MessageTooLarge, MethodNotAllowed, NotFo
 from chalicelib.core.base.fields import Label, given, quoted
 from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import Call, LeftMs
-from chalicelib.doors.http.request import Request, body_of, patience_ms, preferences, query_of
-from chalicelib.doors.http.response import Response, refusal, text_of
-
-if TYPE_CHECKING:
-    from chalicelib.doors.sqs.action import Action
-
-
-class Found(NamedTuple):
-    """A request, understood. `asked`: None where it asks for nothing that there is. `answer`: carries it out.
-    `turned_away`: the response if the head alone has it refused, whatever its body says; else None."""
-
-    asked: Operation | Action | None
-    answer: Callable[[LeftMs], Response]
-    turned_away: Callable[[], Response | None]
+from chalicelib.doors.http.exchange import (
+    Found,
+    Request,
+    Response,
+    body_of,
+    patience_ms,
+    preferences,
+    query_of,
+    refusal,
+    text_of,
+)
 
 
-def found(request: Request) -> Found:
+def respond(request: Request, left_ms: LeftMs = lambda: None) -> Response:
+    """`left_ms`: how much time there is from now on; None: as much as every call has."""
+    return found(request).answer(left_ms)
+
+
+def found(request: Request, is_whole: bool = True) -> Found:
+    """`is_whole`: False if its body is still to come."""
+    if "x-mq-version" in request.headers:
+        from chalicelib.doors.mqhttp import door as mq_door  # which most cold starts do not need
+
+        return mq_door.found(request)
+    if _may_be_sqs(request.path):
+        from chalicelib.doors.sqs import door  # likewise
+
+        if of_sqs := door.found(request, is_whole):
+            return of_sqs
+    return routed(request)
+
+
+def _may_be_sqs(path: str) -> bool:
+    """No path of the routes is the root, or begins with a digit."""
+    return path in ("", "/") or path[1:2].isdigit()
+
+
+def routed(request: Request) -> Found:
     """The operation of the path and the method. `HEAD` asks for what `GET` does; the server leaves out the body of the
     response."""
     operations, names = operations_at(request.path) or ({}, [])

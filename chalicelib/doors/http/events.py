@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus
 
 from chalicelib.doors.http.door import TEMPLATES
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import Response
+from chalicelib.doors.http.exchange import Request, Response
 
 Json = dict[str, Any]
 Pairs = list[tuple[str, str]]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from chalicelib.core.base.errors import DecantError
-from chalicelib.core.base.fields import Label, check, encodable, mapping, shown, string
+from chalicelib.core.base.fields import Label, check, encodable, shown, string
 from chalicelib.core.base.limits import TAG_CHARS_MAX
 from chalicelib.core.base.records import mutable
 
@@ -59,7 +59,7 @@ class Arrival:
 
     @property
     def dedup_id(self) -> str:
-        """What a repeat of the record has too. In a stream of several shards that is the event's id."""
+        """An id that a repeat of the record has too: in a stream of several shards, the id of the event."""
         return f"{self.origin} {self.record.get('eventID') or self.id}"
 
 
@@ -102,7 +102,6 @@ def _shape(event: object) -> str:
 # -- reading records --------------------------------------------------------------------------------------------------
 
 _TEXT = string(minLength=1)
-_OBJECT = mapping()
 
 
 def _at(record: Json, path: str) -> Any:
@@ -214,7 +213,7 @@ def _of_dynamodb(record: Json) -> Json:
 
 
 _ARN = _text("eventSourceARN")
-"""Of the queue or the stream."""
+"""The ARN of the queue or the stream."""
 
 SOURCES = {
     "aws:sqs": Source("sqs", _ARN, _text("messageId"), _of_sqs, lane=_fifo_group, reports="each"),

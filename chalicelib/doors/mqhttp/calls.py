@@ -9,9 +9,8 @@ from chalicelib.api.operation import Family
 from chalicelib.core.base.errors import TransactionEnded, TransactionNotFound
 from chalicelib.core.base.fields import array, checked, integer, optional, request, required, string
 from chalicelib.core.base.limits import RECEIPT_CHARS_MAX, SECOND_MS, WAIT_MS_MAX
-from chalicelib.core.catalogue import filters
-from chalicelib.core.catalogue.filters import Filter
 from chalicelib.core.catalogue.group import Group
+from chalicelib.core.catalogue.group_settings import Filter, parse_filter
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.pop import Suits, Unsuitable
@@ -19,7 +18,7 @@ from chalicelib.core.consuming.receipt_batch import RECEIPT_INVALID
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.taker import Popped
 from chalicelib.core.producing import new_message
-from chalicelib.core.telemetry.trace_context import HEADERS, Trace
+from chalicelib.core.telemetry.record import TRACE_HEADERS, Trace
 from chalicelib.core.transactions.half import Begin
 from chalicelib.doors.mqhttp import messages
 from chalicelib.doors.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong
@@ -55,7 +54,7 @@ class Published:
         return {"body": self.MessageBody, "tag": self.MessageTag or None, **messages.fields_of(given)}
 
 
-@CALLS.operation("POST", PATH, "produce", {}, Published, headers=HEADERS, is_frequent=True)
+@CALLS.operation("POST", PATH, "produce", {}, Published, headers=TRACE_HEADERS, is_frequent=True)
 def mq_publish(service: Service, topic: Topic, request: Published, **trace: str | None) -> Outcome:
     if not request.MessageBody:
         raise wrong("element 'MessageBody' must have at least 1 character; it has none")
@@ -144,7 +143,7 @@ def _filter(tag: str) -> Filter | None:
     """None: whatever the group receives. Raises InvalidFilter."""
     if tag in ("", "*"):
         return None
-    return filters.parse({"tags": list(dict.fromkeys(part.strip() for part in tag.split("||")))})
+    return parse_filter({"tags": list(dict.fromkeys(part.strip() for part in tag.split("||")))})
 
 
 def _has_filter(group: Group, wanted: Filter) -> bool:

@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from chalicelib import wiring
-from chalicelib.api import Api
-from chalicelib.api.admission import admitted
+from chalicelib.api import Api, admitted
 from chalicelib.api.operation import Operation
 from chalicelib.core.access.callers import Caller, WrongSignature, called_by
 from chalicelib.core.base.errors import DecantError, Unauthenticated
@@ -23,9 +22,7 @@ from chalicelib.core.base.limits import NAME_PATTERN
 from chalicelib.core.base.runtime import system
 from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import NO_KEYS, LeftMs, Refuse, in_time
-from chalicelib.doors.http.door import Found
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import RETRY_AFTER_S, Response
+from chalicelib.doors.http.exchange import RETRY_AFTER_S, Found, Request, Response
 from chalicelib.doors.mqhttp.calls import CALLS, ORDER
 from chalicelib.doors.mqhttp.errors import HandlesFailed, MqError, of_service, wrong
 from chalicelib.doors.mqhttp.signatures import signed

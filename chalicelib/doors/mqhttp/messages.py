@@ -13,9 +13,8 @@ import orjson
 
 from chalicelib.core.base.fields import shown
 from chalicelib.core.base.limits import MESSAGE_JSON_BYTES_MAX
-from chalicelib.core.base.message import Message, parse_delayed_id
+from chalicelib.core.base.message import Message, Space, parse_delayed_id
 from chalicelib.core.base.records import record
-from chalicelib.core.base.response_size import Space
 from chalicelib.doors.mqhttp.errors import wrong
 from chalicelib.doors.mqhttp.xml_wire import document, element, escaped
 from chalicelib.doors.xml_text import body_text, is_sendable
@@ -50,7 +49,7 @@ def _weigh(message: Message) -> int:
 
 
 SPACE = Space(measure=_weigh, growth=5)
-"""In an answer. Of properties, each `&` is five characters, and one in JSON."""
+"""The space of an answer. An `&` in properties takes five characters here, and one in JSON."""
 
 
 def _carried_bytes(text: str) -> int:

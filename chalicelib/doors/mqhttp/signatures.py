@@ -19,7 +19,7 @@ from urllib.parse import quote, quote_plus
 
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import MINUTE_MS, SECOND_MS
-from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.exchange import Request
 from chalicelib.doors.mqhttp.errors import MqError
 
 SKEW_MS_MAX = 15 * MINUTE_MS

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from chalicelib.core.base.fields import quoted
 from chalicelib.doors.sqs.action import Action
 from chalicelib.doors.sqs.errors import SqsError
-from chalicelib.doors.sqs.move_tasks import MOVE_TASKS
-from chalicelib.doors.sqs.permissions import PERMISSIONS
-from chalicelib.doors.sqs.queues import QUEUES
-from chalicelib.doors.sqs.receiving import RECEIVING
-from chalicelib.doors.sqs.redrive_policies import REDRIVES
+from chalicelib.doors.sqs.queues import PERMISSIONS, QUEUES
+from chalicelib.doors.sqs.receiving import RECEIVING, SETTLING
+from chalicelib.doors.sqs.redrives import MOVE_TASKS, REDRIVES
 from chalicelib.doors.sqs.sending import SENDING
-from chalicelib.doors.sqs.settling import SETTLING
 
 ACTIONS: Mapping[str, Action] = {
     **QUEUES,

@@ -22,9 +22,7 @@ from chalicelib.core.base.runtime import system
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors import dispatch
 from chalicelib.doors.dispatch import LeftMs, in_time
-from chalicelib.doors.http.door import Found
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import RETRY_AFTER_S, Response
+from chalicelib.doors.http.exchange import RETRY_AFTER_S, Found, Request, Response
 from chalicelib.doors.sqs import json_wire, query_wire, sigv4
 from chalicelib.doors.sqs.action import Action, Call, Carrier, Context, Json
 from chalicelib.doors.sqs.actions import ACTIONS

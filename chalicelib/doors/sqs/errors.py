@@ -8,7 +8,7 @@ from typing import NamedTuple
 from chalicelib.core.base.errors import DecantError
 from chalicelib.core.base.fields import shown
 from chalicelib.doors.dispatch import DoorError
-from chalicelib.doors.http.response import PROBLEMS
+from chalicelib.doors.http.exchange import PROBLEMS
 
 SQS = "com.amazonaws.sqs"
 _CORAL = "com.amazon.coral.service"

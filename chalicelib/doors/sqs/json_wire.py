@@ -10,8 +10,7 @@ import orjson
 from chalicelib.core.base.errors import InvalidJson
 from chalicelib.core.base.fields import encodable
 from chalicelib.core.base.message import carried_bytes
-from chalicelib.doors.http.request import Request, body_of
-from chalicelib.doors.http.response import Response
+from chalicelib.doors.http.exchange import Request, Response, body_of
 from chalicelib.doors.sqs.action import Action, Blob, Integer, Json, Kind, List, Map, Structure, present
 from chalicelib.doors.sqs.actions import named
 from chalicelib.doors.sqs.errors import SqsError, wrong_kind
@@ -40,7 +39,7 @@ class JsonWire(NamedTuple):
 
     @property
     def growth(self) -> int:
-        """Of attributes with short names and values, each an object."""
+        """Attributes with short names and values grow most, since each becomes an object."""
         return 2
 
     def weigh(self, members: Json) -> int:

@@ -40,7 +40,7 @@ ATTRIBUTES = Map(VALUE)
 
 ATTRIBUTES_MAX = 10
 _CHARS_MAX = 256
-"""Of a name, and of a type."""
+"""The longest name, and the longest type."""
 
 TAG, ENCODING = "decant.tag", "decant.encoding"
 OWN_PREFIX = "sqs:"

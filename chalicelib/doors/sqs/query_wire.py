@@ -16,8 +16,7 @@ import orjson
 
 from chalicelib.core.base.fields import encodable, quoted
 from chalicelib.core.base.limits import KIB, MIB
-from chalicelib.doors.http.request import Request
-from chalicelib.doors.http.response import Response
+from chalicelib.doors.http.exchange import Request, Response
 from chalicelib.doors.sqs.action import Action, Blob, Integer, Json, Kind, List, Map, Structure, present
 from chalicelib.doors.sqs.actions import named
 from chalicelib.doors.sqs.errors import QUERY_STATUS, QUERY_TEXT, SqsError, missing, wrong_kind
@@ -129,7 +128,7 @@ class QueryWire:
 
     @property
     def growth(self) -> int:
-        """Of attributes with short names and values, five elements each; of a body it is 5."""
+        """Attributes with short names and values grow most: each becomes five elements. A body grows five times."""
         return 8
 
     def weigh(self, members: Json) -> int:
@@ -153,7 +152,7 @@ class QueryWire:
 
 
 def wire_of(request: Request, at_queue: bool) -> QueryWire | None:
-    """None: the request is none in this protocol. What is sent to a queue is, whatever it says."""
+    """None: the request does not use this protocol. Any request to a queue does."""
     query = urlencode(request.query, errors="surrogatepass") if request.raw_query is None else request.raw_query
     body = request.body[: FORM_BYTES_MAX + 2] if request.method == "POST" else b""  # more is refused for its size
     raw = b"".join(b"&" + part for part in (query.encode(errors="surrogatepass"), body) if part)

@@ -11,10 +11,10 @@ import orjson
 from chalicelib.core.admin.groups import GroupDetails
 from chalicelib.core.base.limits import INVISIBLE_MS_MAX, KIB, MIB, SECOND_MS, WAIT_MS_MAX
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.doors.sqs import redrive_policies
+from chalicelib.doors.sqs import redrives
 from chalicelib.doors.sqs.errors import SqsError
 from chalicelib.doors.sqs.queue import SqsQueue
-from chalicelib.doors.sqs.redrive_policies import ALLOW, REDRIVE
+from chalicelib.doors.sqs.redrives import ALLOW, REDRIVE
 from chalicelib.doors.sqs.registry import Standing
 
 Values = Mapping[str, str]
@@ -26,7 +26,7 @@ SIZE, WAIT = "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds"
 FIFO, POLICY = "FifoQueue", "Policy"
 CONTENT_BASED, SCOPE, THROUGHPUT = "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"
 BY_GROUP, PER_GROUP = "messageGroup", "perMessageGroupId"
-"""Of the last two, the values that make groups independent of each other."""
+"""The values of the last two attributes that make groups independent of each other."""
 _KMS, _SSE, _KEY_REUSE = "KmsMasterKeyId", "SqsManagedSseEnabled", "KmsDataKeyReusePeriodSeconds"
 _ONE_ENCRYPTION = (
     "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."
@@ -141,7 +141,7 @@ _SETTABLE: dict[str, Attribute] = {
     DELAY: Attribute(_number(0, DELAY_SECONDS_MAX), "0"),
     SIZE: Attribute(_number(KIB, MESSAGE_BYTES_MAX), str(MESSAGE_BYTES_MAX)),
     WAIT: Attribute(_number(0, WAIT_SECONDS_MAX), "0"),
-    REDRIVE: Attribute(redrive_policies.parse),
+    REDRIVE: Attribute(redrives.parse),
     ALLOW: Attribute(_allow_policy),
     POLICY: Attribute(_policy),
     _KMS: Attribute(_text),
@@ -244,7 +244,7 @@ def settable(standing: Standing) -> dict[str, str]:
         shown[FIFO] = "true"
     if not queue.keeps_delay:
         shown[DELAY] = str(standing.group.delay_ms // SECOND_MS)
-    shown[REDRIVE] = redrive_policies.of_group(standing.group)
+    shown[REDRIVE] = redrives.of_group(standing.group)
     shown[_SSE] = "false" if held.get(_KMS) else held.get(_SSE, "true")
     return {name: text for name, text in shown.items() if text is not None}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from chalicelib.core.base.errors import DecantError
 from chalicelib.core.base.limits import NAME_PATTERN, QUEUES_DEFAULT, QUEUES_MAX
-from chalicelib.core.catalogue import filters
 from chalicelib.core.catalogue.group import EARLIEST, LATEST
+from chalicelib.core.catalogue.group_settings import parse_filter
 from chalicelib.doors.sqs.errors import SqsError, missing
 
 TOPIC, GROUP, START, QUEUES, FILTER = (f"decant:{name}" for name in ("topic", "group", "start", "queues", "filter"))
@@ -119,9 +119,9 @@ def group_settings(tags: Tags, before: Tags | None = None) -> dict[str, Any]:
     if value == old:
         return {}
     if value is None:
-        return {"filter": filters.parse({"expression": _EVERYTHING})}
+        return {"filter": parse_filter({"expression": _EVERYTHING})}
     form = {"tags": value.split("|")} if _TAG_LIST.fullmatch(value) else {"expression": value}
     try:
-        return {"filter": filters.parse(form)}
+        return {"filter": parse_filter(form)}
     except DecantError as unfit:
         raise invalid(FILTER, value, unfit.detail) from None

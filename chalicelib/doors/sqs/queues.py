@@ -6,16 +6,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
+
 from chalicelib.core.access.callers import is_limited
 from chalicelib.core.base.errors import TopicNotFound
 from chalicelib.core.base.limits import QUEUES_DEFAULT
 from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW
 from chalicelib.core.telemetry.record import note
 from chalicelib.doors.sqs import queue_attributes as attributes
-from chalicelib.doors.sqs import queue_tags, redrive_policies
+from chalicelib.doors.sqs import queue_tags, redrives
 from chalicelib.doors.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json, page
-from chalicelib.doors.sqs.errors import SqsError, missing
+from chalicelib.doors.sqs.errors import SqsError, bad_value, missing
 from chalicelib.doors.sqs.queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay, own_name
+from chalicelib.doors.sqs.queue_attributes import POLICY, POLICY_BYTES_MAX
 from chalicelib.doors.sqs.registry import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands, queues_of
 
 QUEUES = Actions()
@@ -80,7 +83,7 @@ def _new(call: Call, name: str, values: attributes.Values, tags: queue_tags.Tags
     queues = queue_tags.number_of_queues(tags, _queues(name, values))
     made = {**attributes.new_topic_settings(values), "queues": queues} if owns_topic else None
     has_delay = keeps_delay(name, owns_topic)
-    redriven = redrive_policies.group_settings(call, name, topic, group, values.get(redrive_policies.REDRIVE))
+    redriven = redrives.group_settings(call, name, topic, group, values.get(redrives.REDRIVE))
     return NewQueue(
         name,
         topic,
@@ -192,8 +195,8 @@ def get_queue_attributes(call: Call) -> Json:
         **attributes.read_only(standing, call.context.arn(call.queue.name)),
         **(_counts(call, standing) if names & {*attributes.COUNTS} else {}),
     }
-    if redrive_policies.REDRIVE in known:
-        known[redrive_policies.REDRIVE] = redrive_policies.shown(call, known[redrive_policies.REDRIVE])
+    if redrives.REDRIVE in known:
+        known[redrives.REDRIVE] = redrives.shown(call, known[redrives.REDRIVE])
     return {"Attributes": {name: text for name, text in known.items() if name in names}}
 
 
@@ -221,8 +224,8 @@ def set_queue_attributes(call: Call) -> Json:
             attributes.demand_subscribed(values, topic)
         held = _kept({**queue.attributes, **attributes.of_record(values, queue.keeps_delay)})
         attributes.demand_together(held)
-        policy = values.get(redrive_policies.REDRIVE)
-        redriven = redrive_policies.group_settings(call, queue.name, topic.name, group.name, policy)
+        policy = values.get(redrives.REDRIVE)
+        redriven = redrives.group_settings(call, queue.name, topic.name, group.name, policy)
         new_group = _new_ones({**attributes.group_settings(values, queue.keeps_delay), **redriven}, group)
         return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
 
@@ -261,3 +264,106 @@ def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Jso
 @QUEUES.action("ListQueueTags", "read", _ON_QUEUE)
 def list_queue_tags(call: Call) -> Json:
     return {"Tags": call.current().queue.tags}
+
+
+# -- permissions ------------------------------------------------------------------------------------------------------
+
+PERMISSIONS = Actions()
+
+_ACTIONS_MAX = 7
+_LABEL = re.compile("[A-Za-z0-9_-]{1,80}")
+_ACCOUNT = re.compile("[0-9]{12}")
+_GRANTABLE = (
+    *("*", "SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "PurgeQueue"),
+    *("GetQueueAttributes", "GetQueueUrl", "ListDeadLetterSourceQueues"),
+)
+_VERSION = "2008-10-17"
+
+Statements = list[Any]
+
+
+@PERMISSIONS.action(
+    "AddPermission",
+    "admin",
+    {"QueueUrl": TEXT, "Label": TEXT, "AWSAccountIds": TEXTS, "Actions": TEXTS},
+    required=("Label", "AWSAccountIds", "Actions"),
+)
+def add_permission(call: Call) -> Json:
+    label = call.request["Label"]
+    statement = _statement(call)
+
+    def with_statement(statements: Statements) -> Statements:
+        if _labelled(statements, label):
+            raise bad_value(label, "Label", "Already exists.")
+        return [*statements, statement]
+
+    return _changed_policy(call, with_statement)
+
+
+@PERMISSIONS.action("RemovePermission", "admin", {"QueueUrl": TEXT, "Label": TEXT}, required=("Label",))
+def remove_permission(call: Call) -> Json:
+    label = call.request["Label"]
+
+    def without_statement(statements: Statements) -> Statements:
+        removed = _labelled(statements, label)
+        if not removed:
+            raise bad_value(label, "Label", "can't find label.")
+        return [each for each in statements if each not in removed]
+
+    return _changed_policy(call, without_statement)
+
+
+def _labelled(statements: Statements, label: str) -> Statements:
+    return [each for each in statements if isinstance(each, dict) and each.get("Sid") == label]
+
+
+def _statement(call: Call) -> Json:
+    """Raises SqsError."""
+    label, accounts, actions = (call.request[name] for name in ("Label", "AWSAccountIds", "Actions"))
+    if not _LABEL.fullmatch(label):
+        reason = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+        raise bad_value(label, "Label", reason)
+    if not actions:
+        raise missing("Actions")
+    if len(actions) > _ACTIONS_MAX:
+        raise SqsError("OverLimit", f"{len(actions)} Actions were found, maximum allowed is {_ACTIONS_MAX}.")
+    for action in actions:
+        if action not in _GRANTABLE:
+            reason = "Only the queue owner is allowed to invoke this action."
+            raise bad_value(f"SQS:{action}", "ActionName", reason)
+    if not accounts or not all(map(_ACCOUNT.fullmatch, accounts)):
+        raise bad_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
+    return {
+        "Sid": label,
+        "Effect": "Allow",
+        "Principal": {"AWS": _one_or_all([f"arn:aws:iam::{account}:root" for account in accounts])},
+        "Action": _one_or_all([f"SQS:{action}" for action in actions]),
+        "Resource": call.context.arn(call.queue.name),
+    }
+
+
+def _one_or_all(texts: list[str]) -> str | list[str]:
+    return texts if len(texts) > 1 else texts[0]
+
+
+def _changed_policy(call: Call, change: Callable[[Statements], Statements]) -> Json:
+    """Changes the statements of the policy, which goes with the last of them. Raises SqsError."""
+    new = {"Version": _VERSION, "Id": f"{call.context.arn(call.queue.name)}/SQSDefaultPolicy"}
+
+    def changed(standing: Standing) -> Change:
+        queue = standing.queue
+        policy = orjson.loads(queue.attributes.get(POLICY) or "{}")
+        statements = policy.get("Statement", [])
+        kept = change(statements if isinstance(statements, list) else [statements])
+        others = {name: text for name, text in queue.attributes.items() if name != POLICY}
+        if not kept:
+            return Change(others, queue.tags, {}, {})
+        text = orjson.dumps({**(policy or new), "Statement": kept}).decode()
+        if len(text.encode()) > POLICY_BYTES_MAX:
+            raise SqsError(
+                "OverLimit", f"The policy of queue {queue.name} would have more than {POLICY_BYTES_MAX} bytes."
+            )
+        return Change({**others, POLICY: text}, queue.tags, {}, {})
+
+    call.change(changed)
+    return {}

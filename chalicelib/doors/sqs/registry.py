@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from chalicelib.core.access.callers import may
 from chalicelib.core.access.rights import Need
-from chalicelib.core.admin.deletion import Deletion
+from chalicelib.core.admin.topics import Deletion
 from chalicelib.core.base.cache import BoundedCache
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.core.base.limits import CLOCKS_APART_MS, IN_FLIGHT_MAX, METADATA_AGE_MS_MAX, PAGE_MAX, PURGE_MS
@@ -26,9 +26,9 @@ from chalicelib.core.catalogue.agenda import REVIVE
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, EARLIEST, ENDLESS, LATEST, Group
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.log.offsets import Offsets
+from chalicelib.core.log.reader import Offsets
 from chalicelib.core.moves import Moves
-from chalicelib.core.moves.subscriptions import SubscriptionGone
+from chalicelib.core.moves.task import SubscriptionGone
 from chalicelib.core.store import Keys, Range
 from chalicelib.core.store.paging import token_of
 from chalicelib.core.table import keys

@@ -238,7 +238,7 @@ def _send(call: Call, ready: Sequence[_Ready]) -> list[Produced]:
 
 
 def _digests(body: str, attributes: Attributes, system: Attributes) -> Json:
-    """Of the request, whatever has become of it."""
+    """The digests of the message as it was sent, even if the service stores it in another form."""
     return {
         "MD5OfMessageBody": messages.md5_of_body(body),
         **({"MD5OfMessageAttributes": messages.md5_of(attributes)} if attributes else {}),

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import SECOND_MS
-from chalicelib.doors.http.request import Request
+from chalicelib.doors.http.exchange import Request
 from chalicelib.doors.sqs.errors import SqsError
 
 SKEW_S_MAX = 15 * 60

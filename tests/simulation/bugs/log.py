@@ -8,14 +8,13 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.core.base.message import Message
-from chalicelib.core.delays.chain import DecisionChain
+from chalicelib.core.delays.promoter import DecisionChain
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.producing.produce import Producer
 from chalicelib.core.requests.asking import ReplyWaiter
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Add, Effect, Key, Lacks, Set
-from chalicelib.core.transactions.checks import Checks
-from chalicelib.core.transactions.decisions import Decisions
+from chalicelib.core.transactions.decisions import Checks, Decisions
 from tests.history import dedup, delays, expiry, log, requests, transactions
 from tests.simulation import world
 from tests.simulation.bugs.lies import (
@@ -112,7 +111,7 @@ def promotions_before_they_are_due() -> Plant:
     """Messages are delivered 600 ms before they are due."""
     return calling(
         DecisionChain,
-        "standing",
+        "complete",
         lambda true, self, topic, queue, until_ms: true(self, topic, queue, until_ms + 600),
     )
 

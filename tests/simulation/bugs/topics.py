@@ -9,10 +9,9 @@ from chalicelib.core.admin.draining import Draining
 from chalicelib.core.admin.groups import Groups
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.catalogue.catalogue import Catalogue
-from chalicelib.core.catalogue.rate import RateWindow
+from chalicelib.core.catalogue.group_settings import RateWindow
 from chalicelib.core.producing.new_message import Sending
-from chalicelib.core.producing.produce import Producer
-from chalicelib.core.producing.queue_choice import QueueChoice
+from chalicelib.core.producing.produce import Producer, QueueChoice
 from chalicelib.core.table.writes import AtMost
 from tests.history import alarms, attempts, deaths, drains, log, outages, pops, zones
 from tests.simulation.bugs.lies import Plant, calling, kept_apart, sending, setting, unguarded

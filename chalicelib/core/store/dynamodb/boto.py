@@ -1,7 +1,6 @@
-"""boto3's clients: for S3, for rare requests, and for DynamoDB with settings that only boto3 supports.
+"""boto3's clients: for S3, for secrets, for rare requests, and for DynamoDB with settings that only boto3 supports.
 
-Importing boto3 takes a fifth of a second of a cold start, so it is imported with the first client.
-"""
+Importing boto3 takes a fifth of a second of a cold start, so it is imported with the first client."""
 
 from __future__ import annotations
 
@@ -9,11 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
-from chalicelib.core.store.dynamodb.trying import Failed, NeverSent, NoAnswer, Trouble, Trying, Unusable, at_once
+from chalicelib.core.store.dynamodb.requests import Failed, NeverSent, NoAnswer, Trouble, Trying, Unusable, at_once
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
 
 T = TypeVar("T")
 
@@ -97,3 +98,33 @@ def ensure(client: DynamoDBClient, name: str) -> None:
             BillingMode="PAY_PER_REQUEST",
         )
     client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+
+
+# -- secrets in Parameter Store or Secrets Manager --------------------------------------------------------------------
+
+SECRET_SERVICES = ("ssm", "secretsmanager")
+
+
+def secret_text_at(place: str) -> tuple[str, int]:
+    """The text, and when it last changed, in ms since the epoch. `place`: `ssm:` and the name or ARN of a parameter, or
+    `secretsmanager:` and that of a secret. Raises StoreUnavailable, which does not show the place."""
+    service, _, name = place.partition(":")
+    try:
+        return translated(lambda: _parameter(name) if service == "ssm" else _secret(name))
+    except Trouble as trouble:
+        reason = trouble.code if isinstance(trouble, Failed) else str(trouble)
+    raise StoreUnavailable(f"the signing keys cannot be read: {reason}")
+
+
+def _parameter(name: str) -> tuple[str, int]:
+    parameter: Any = connect("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
+    return parameter["Value"], _in_ms(parameter["LastModifiedDate"])
+
+
+def _secret(name: str) -> tuple[str, int]:
+    secret: Any = connect("secretsmanager").get_secret_value(SecretId=name)
+    return secret.get("SecretString", ""), _in_ms(secret["CreatedDate"])
+
+
+def _in_ms(moment: Any) -> int:
+    return int(moment.timestamp() * SECOND_MS)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from chalicelib.core.base.limits import CONNECT_TIMEOUT_MS, KIB, MIB, QUEUES_MAX, SECOND_MS
-from chalicelib.core.store.dynamodb.trying import KeptConnectionClosed, NeverSent, NoAnswer, Trying
+from chalicelib.core.store.dynamodb.requests import KeptConnectionClosed, NeverSent, NoAnswer, Trying
 
 UNDER_WAY_MAX = 512
 """Requests that one process has under way, each with a connection. Together with kept connections, they leave a third

@@ -1,25 +1,121 @@
 """Sends requests and retries them where that helps. Clients do not retry: only this module knows the time left and
-whether a failed request may have been applied.
-"""
+whether a failed request may have been applied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS, SECOND_MS
+from chalicelib.core.base.limits import HOP_MS_MIN, QUEUES_MAX, READ_TIMEOUT_MS, SECOND_MS
+from chalicelib.core.base.records import mutable
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store import Throttled
-from chalicelib.core.store.dynamodb.trying import Failed, KeptConnectionClosed, NeverSent, Trouble, Trying, Unusable
 from chalicelib.core.telemetry import record
+
+# -- requests in progress ---------------------------------------------------------------------------------------------
+
+TypedItem = Mapping[str, Any]
+
+
+class Trouble(Exception):
+    """The root. Its text is the reason, for people."""
+
+
+class Failed(Trouble):
+    """The response is an error. `code`: of DynamoDB or S3, such as "ThrottlingException". `item`: the item that a
+    conditional write met, in typed JSON. `reasons`: why a transaction was cancelled, one for each of its writes."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str = "",
+        status: int = 400,
+        item: TypedItem | None = None,
+        reasons: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.status = status
+        self.item = item
+        self.reasons = reasons
+
+
+class NeverSent(Trouble):
+    """There is no connection, so the request was not applied."""
+
+
+class NoAnswer(Trouble):
+    """The request was sent and may have been applied, but no readable response arrived in time."""
+
+
+class KeptConnectionClosed(NoAnswer):
+    """The server closed a kept connection without a response. This is common; a new connection works at once."""
+
+
+class Unusable(Trouble):
+    """No request succeeds until an operator changes the settings. The text says how."""
+
+
+T = TypeVar("T")
+
+SIDE_BY_SIDE_MAX = 2 * QUEUES_MAX
+"""Requests of one call that are under way: a pop sends one for each queue, and one more if the topic has delayed
+messages. A sweep may have thousands, which then take several round trips."""
+
+Trying = Generator[int, None, T]
+"""A request in progress. It yields 0 once it is sent, so that the other requests of the call are sent before the first
+answer is read, and the ms to wait before it is sent again. `run` does the waiting, in the thread of the call."""
+
+
+def at_once(request: Callable[[], T]) -> Trying[T]:
+    """A request that blocks until its response arrives."""
+    yield 0
+    return request()
+
+
+@mutable
+class _Request(Generic[T]):
+    trying: Trying[T]
+    next_at_ms: int = 0
+    answers: tuple[T, ...] = ()
+    """None as long as it is in progress, then one."""
+
+
+def run(tryings: Sequence[Trying[T]], runtime: Runtime) -> list[T]:
+    """The answers, in order. Raises the first error; the other requests then end without an answer."""
+    requests = [_Request(trying) for trying in tryings]
+    try:
+        while left := [request for request in requests if not request.answers]:
+            _go_on(left[:SIDE_BY_SIDE_MAX], runtime)
+    finally:
+        for request in requests:
+            request.trying.close()
+    return [answer for request in requests for answer in request.answers]
+
+
+def _go_on(left: Sequence[_Request[T]], runtime: Runtime) -> None:
+    """Sleeps until a request can continue, then resumes each that can."""
+    next_at_ms = min(request.next_at_ms for request in left)
+    if next_at_ms and (wait_ms := next_at_ms - runtime.uptime()) > 0:
+        runtime.sleep(wait_ms)
+    now = max(next_at_ms, runtime.uptime())
+    for request in left:
+        if request.next_at_ms <= now:
+            try:
+                wait_ms = next(request.trying)
+                request.next_at_ms = runtime.uptime() + wait_ms if wait_ms else 0
+            except StopIteration as done:
+                request.answers = (done.value,)
+
+
+# -- retries ----------------------------------------------------------------------------------------------------------
 
 STORE_PAUSE_MS_MIN = 25
 STORE_PAUSE_MS_MAX = 2 * SECOND_MS
 """Between two tries of a request to the store: a random time up to the first, then up to twice as long each time."""
 
-T = TypeVar("T")
 
 Ask = Callable[[int], Trying[T]]
 """Begins one try, of at most this many ms."""

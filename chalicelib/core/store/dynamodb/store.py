@@ -10,12 +10,10 @@ from chalicelib.core.base import deadline
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.store import Outcome, Range, Read
-from chalicelib.core.store.dynamodb import trying
 from chalicelib.core.store.dynamodb.boto import translated
 from chalicelib.core.store.dynamodb.client import Client
 from chalicelib.core.store.dynamodb.expressions import Expressions, plain_item, typed, typed_item
-from chalicelib.core.store.dynamodb.requests import Ask, Retrier
-from chalicelib.core.store.dynamodb.trying import Failed, Trying, at_once
+from chalicelib.core.store.dynamodb.requests import Ask, Failed, Retrier, Trying, at_once, run
 from chalicelib.core.table.writes import Item, Key, Refused, Write, key_of
 
 if TYPE_CHECKING:
@@ -115,7 +113,7 @@ class DynamoStore:
             self._one(self._requests.put(_asking_s3(partial(self._s3.delete_object, Bucket=self._bucket, Key=name))))
 
     def _run(self, tryings: Sequence[Trying[T]]) -> list[T]:
-        return trying.run(tryings, self._runtime)
+        return run(tryings, self._runtime)
 
     def _one(self, trying: Trying[T]) -> T:
         return self._run([trying])[0]
