@@ -24,8 +24,8 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation, described
 from chalicelib.core.base import errors
 from chalicelib.core.base.fields import declarations
+from chalicelib.doors.http.exchange import PROBLEMS
 from chalicelib.doors.http.openapi import document
-from chalicelib.doors.http.response import PROBLEMS
 
 ROOT = Path(__file__).parent.parent.parent
 CLIENT = ROOT / "decant"

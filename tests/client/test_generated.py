@@ -11,8 +11,8 @@ import pytest
 import decant
 from chalicelib.api import OPERATIONS
 from chalicelib.core.base import errors as service_errors
+from chalicelib.doors.http.exchange import PROBLEMS
 from chalicelib.doors.http.openapi import document
-from chalicelib.doors.http.response import PROBLEMS
 from decant import calls, errors, operations
 from decant.api import Api, AsyncApi
 from decant.calls import Call, Repeat
