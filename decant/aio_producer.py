@@ -22,9 +22,11 @@ T = TypeVar("T")
 class AsyncProducer(Generic[T]):
     """Collects messages, and sends them from tasks of its own. `mq.producer(topic)` makes one.
 
-    async with mq.producer(orders, linger=0.02) as out:
-        future = await out.send(order, key="customer-7")
-    await future  # Sent(...)
+        async with mq.producer(orders, linger=0.02) as out:
+            future = await out.send(order, key="customer-7")
+        await future  # Sent(...)
+
+    Tasks can share it.
     """
 
     def __init__(

@@ -257,8 +257,10 @@ class Attempts(Generic[T]):
                 return self._next(self._refused(problem), now, problem.retry_after_s or 0.0)
             if problem.status in _LOST_STATUSES and problem.code != "ReplyTimeout":
                 return self._lost(problem, now)
-            if problem.status == 404 and self._is_any_lost and self._call.method == "DELETE":
+            if self._is_any_lost and problem.status == 404 and self._call.method == "DELETE":
                 return self._gone(problem)
+            if self._is_any_lost and problem.status in (401, 403):  # the service has not looked
+                raise self._unknown(problem) from None
             raise
 
     def failed(self, error: NotSent | NoAnswer, now: float) -> Pause:

@@ -21,11 +21,13 @@ class Codec(NamedTuple, Generic[T]):
 
 
 class Topic(Generic[T]):
-    """A topic with the type of its payloads: str, bytes, a dataclass, a TypedDict, a pydantic model, anything of JSON.
+    """A topic with the type of its payloads.
 
-    orders = Topic[Order]("orders")
-    events = Topic("events")  # any JSON
-    images = Topic("images", codec=Codec(to_png, from_png))
+        orders = Topic[Order]("orders")
+        events = Topic("events")  # any JSON
+        images = Topic("images", codec=Codec(to_png, from_png))
+
+    A type is str, bytes, a dataclass, a TypedDict, a pydantic model, or what these and JSON are made of.
     """
 
     def __init__(self, name: str, *, codec: Codec[T] | None = None) -> None:

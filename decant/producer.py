@@ -108,11 +108,13 @@ class DedupIds:
 
 
 class Producer(Generic[T]):
-    """Collects messages, and sends them from threads of its own. Threads can share it. `mq.producer(topic)` makes one.
+    """Collects messages, and sends them from threads of its own. `mq.producer(topic)` makes one.
 
-    with mq.producer(orders, linger=0.02) as out:
-        future = out.send(order, key="customer-7")
-    future.result()  # Sent(...)
+        with mq.producer(orders, linger=0.02) as out:
+            future = out.send(order, key="customer-7")
+        future.result()  # Sent(...)
+
+    Threads can share it.
     """
 
     def __init__(

@@ -137,6 +137,11 @@ def test_an_answer_lost_before_stays_unknown_when_the_server_then_goes(face: Fac
         client(face, server.url, timeout=0.3).send("orders", "hello", dedup_id="4711")
 
 
+def test_a_token_that_expires_between_attempts_does_not_hide_the_first(face: Face) -> None:
+    with serving(closes, problem(401, "Unauthenticated")) as server, pytest.raises(OutcomeUnknown, match="Unauth"):
+        client(face, server.url).send("orders", "hello", dedup_id="4711")
+
+
 # -- slow -------------------------------------------------------------------------------------------------------------
 
 
