@@ -9,7 +9,7 @@ SEED ?= 1000000
 EXPORT_TO ?= exports
 # The newest full export: ids begin with the time, and only a full export has its data in its own folder.
 EXPORT ?= $(patsubst %/data,%,$(lastword $(sort $(wildcard $(EXPORT_TO)/AWSDynamoDB/*-*/data))))
-# Tests run in one process per core, up to this many; each starts its own emulator.
+# Tests run in one process more than there are cores, up to this many; each starts its own emulator.
 WORKERS_MAX ?= 8
 
 # What is deployed where. INFRA= names templates of your own.
@@ -34,7 +34,7 @@ AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test lint hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
+.PHONY: help run export pipeline package deploy undeploy token test ready lint hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,8 +60,12 @@ token: $(VENV)/.run ## make a token for STAGE (dev) and print it as JSON; NAME=a
 
 # Without byte code, each process of the tests would compile the service, and them, again.
 test: export PYTHONDONTWRITEBYTECODE =
-test: lint emulators-if-possible s3a-if-possible aws-tools $(MOTO_TESTS) ## check style and types, run all tests
+test: ## check style and types, run all tests
+	@$(MAKE) -j ready
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
+
+# Side by side: most of it waits for the network, or takes one core.
+ready: lint emulators-if-possible s3a-if-possible aws-tools $(MOTO_TESTS)
 
 lint: $(VENV)/.dev ## check style, types and English
 	$(BIN)/ruff check .
@@ -147,8 +151,9 @@ $(VENV)/.spark: $(VENV)/.run requirements-spark.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.txt
 	@touch $@
 
+# Tests import a quarter of it, which Python then compiles.
 $(VENV)/.dev: $(VENV)/.run requirements-dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-dev.txt
 	@touch $@
 
 $(LOCALSTACK)/.made: benchmarks/localstack.txt | $(VENV)/.run

@@ -1,1 +1,1 @@
-"""What Decant costs and how fast it is: `python -m benchmarks`. What the figures say is in README.md."""
+"""Measures cost and speed: `python -m benchmarks`. README.md explains the figures."""

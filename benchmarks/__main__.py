@@ -125,9 +125,9 @@ QUICK = Effort(
 
 
 def main(arguments: list[str]) -> int:
-    """Measures and prints. The exit code."""
+    """Measures and prints. Returns the exit code."""
     for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)  # or the servers would be left behind
+        signal.signal(ending, signal.default_int_handler)  # without it the servers would outlive an interrupted run
     given = _parser().parse_args(arguments)
     chosen = [part for part in PARTS if part in (given.only or PARTS)]
     try:
@@ -162,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demand(chosen: list[str], against: str | None) -> None:
-    """What is missing is said before minutes have passed."""
+    """Raises Unmeasurable before the first measurement if the machine lacks something that the chosen parts need."""
     if against:
         demand_ref(against)
         if "rates" not in chosen:
@@ -204,7 +204,7 @@ def _machine() -> str:
 
 
 def _load() -> str:
-    """What else the machine was doing."""
+    """A sentence about other load on the machine."""
     return f"Load average when this part began: {os.getloadavg()[0]:.1f}."
 
 

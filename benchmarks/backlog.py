@@ -1,8 +1,8 @@
-"""What a backlog costs: pops of ten over HTTP on `make run`'s store in memory, and the units of the same pops.
+"""Measures pops from a backlog: pops of ten over HTTP on `make run`'s memory store, and the units of the same pops.
 
-Two servers, one with few and one with many messages stored, are asked in turns, so that what else the machine does
-hits both. Many are stored one by one first, then in batches, since those cost a reader differently; a second group
-starts where the batches do.
+Two servers, one with few stored messages and one with many, take turns, so that other load on the machine hits both.
+The benchmark stores many messages one by one first, then in batches, since the two cost a reader differently. A second
+group starts where the batches do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from local.memory.store import MemoryStore
 
 FEW = 1_000
 BUDGET_MS = 15
-"""What a pop over HTTP may take at the median."""
+"""The median time that a pop over HTTP may take."""
 
 _SIZE = 200
 _POP = 10

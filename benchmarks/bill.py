@@ -1,5 +1,6 @@
-"""The bill: of a million messages, and of a month at a rate, beside other services. `traffic` counts the units of a
-message; the time of functions is computed, and the rest are list prices (`prices`)."""
+"""The bill of a million messages, and of a month at a rate, beside other services.
+
+`traffic` counts the units of a message; the time of functions is computed, and the rest are list prices (`prices`)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from benchmarks.traffic import Share, Traffic, traffic
 CASES = tuple(Case(size, batch) for size in (200, 1_000) for batch in (1, 10, 100))
 RATES = (1_000, 10_000, 100_000, 1_000_000)
 GROUPS = 5
-"""Beside one."""
+"""Compared with one group."""
 MILLION = 1_000_000
 
 ROUND_TRIP_MS = 5
@@ -23,11 +24,11 @@ ROUND_TRIP_MS = 5
 PROCESSORS, GB = 0.29, 0.5
 """The share of a processor that a function of 512 MB has."""
 CALL_CPU_MS, MESSAGE_CPU_MS = 1.0, 0.025
-"""Processor time of a call, and more for each message in it: between those of produces and pops in README.md (a)."""
+"""Processor time of a call, and of each further message in it: between those of produces and pops in README.md (a)."""
 LAMBDA_LINE_BYTES = 500
 """The size of the two lines that Lambda writes for an invocation; not measured."""
 CALLS_MAX = 10
-"""Lambda lets one instance answer so many calls a second."""
+"""Requests a second that Lambda lets one instance answer."""
 NEW_TABLE, TABLE_QUOTA = (4_000, 12_000), (40_000, 40_000)
 """Write and read units a second."""
 INSTANCES_QUOTA, REST_STAGE, REST_QUOTA = 1_000, 2_000, 10_000
@@ -98,7 +99,7 @@ def _call(share: Share, found: Traffic, batch: int) -> Use:
 
 
 def instances(a_second: Use) -> float:
-    """That a second's use occupies: by their time, or by how many calls one may answer."""
+    """The instances that a second's use occupies: by their time, or by how many calls one may answer."""
     return max(a_second.seconds, a_second.calls / CALLS_MAX)
 
 
@@ -184,7 +185,7 @@ def _of_month(rate: int, case: Case, found: Traffic) -> list[Cell]:
 
 
 def _money(amount: float) -> str:
-    """Two figures: more would pretend."""
+    """Rounds to two figures: more would pretend."""
     digits = max(0, len(str(int(amount))) - 2)
     return f"{round(amount, -digits):,.0f}"
 

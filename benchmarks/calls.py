@@ -1,4 +1,5 @@
-"""Requests and replies over HTTP: how soon a caller has a reply, and the whole call beside two queues of moto's SQS."""
+"""Measures requests and replies over HTTP: how soon a caller has a reply, and the whole call beside two queues of
+moto's SQS."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from benchmarks.sqs import SqsCalls
 AIM_MS, AIM_MS_P99 = 25, 60
 """From a reply's 201 to its caller's 200, through another instance."""
 LONGEST_MS = 500
-"""Workers take up to so long for a reply: the longer a call has lasted, the more seldom its caller looks."""
+"""Workers reply after up to this time: the longer a call has lasted, the more seldom its caller looks."""
 CROWDS = {1: 1, 50: 4}
 """Callers at once, and the workers that answer them."""
 
@@ -39,17 +40,17 @@ Call = Callable[[str], str]
 
 
 class Calls(Protocol):
-    """What callers and workers talk over."""
+    """A system that carries requests from callers to workers, and replies back."""
 
     def caller(self) -> Call:
-        """For one thread."""
+        """Returns a call for one thread."""
 
     def work(self, stop: threading.Event) -> None:
         """Answers requests with what they say, until `stop`."""
 
 
 class DecantCalls:
-    """`ask_port`: the instance that is asked; `work_port`: the one that workers use."""
+    """`ask_port`: the callers' instance; `work_port`: the workers'."""
 
     def __init__(self, ask_port: int, work_port: int, topic: str) -> None:
         self._ask_port, self._work_port, self._path = ask_port, work_port, f"/topics/{topic}"
@@ -79,7 +80,8 @@ class DecantCalls:
                 receipts = [message["receipt"] for message in messages]
 
     def wake_ms(self, call: Call, replying: Connection, after_ms: int) -> float:
-        """From a reply's 201 to the 200 of its caller, in ms. The reply is sent `after_ms` the request was taken."""
+        """The time from a reply's 201 to the 200 of its caller, in ms. The worker replies `after_ms` it took the
+        request."""
         with ThreadPoolExecutor(1) as pool:
             heard = pool.submit(lambda: (call("a"), time.perf_counter())[1])
             messages: list[dict[str, str]] = []
@@ -94,7 +96,7 @@ class DecantCalls:
 
 
 def calls(count: int) -> str:
-    """`count`: replies whose way to their caller is measured, and calls of each crowd."""
+    """`count`: measured replies, and calls of each crowd."""
     servers.demand_emulator()
     servers.demand_moto_server()
     with servers.decants_on_emulator(2) as (one, other):
@@ -119,7 +121,7 @@ def _wakes(over: DecantCalls, port: int, count: int) -> list[Cell]:
 
 
 def _crowd(decant: Calls, moto: Calls, callers: int, count: int) -> list[Cell]:
-    """The contenders take turns, so that what else the machine does hits both."""
+    """The contenders take turns, so that other load on the machine hits both."""
     sides: dict[Calls, list[float]] = {decant: [], moto: []}
     seconds = dict.fromkeys(sides, 0.0)
     for _ in shown(range(_BLOCKS), _BLOCKS, f"calls of {callers}"):
@@ -137,7 +139,7 @@ def _crowd(decant: Calls, moto: Calls, callers: int, count: int) -> list[Cell]:
 
 
 def _block(over: Calls, callers: int, each: int) -> list[float]:
-    """The seconds of each call, of so many callers at once that make `each` one after the other."""
+    """The seconds of each call, for so many concurrent callers that make `each` calls one after the other."""
     with _working(over, CROWDS[callers]), ThreadPoolExecutor(callers) as pool:
         return [seconds for took in pool.map(lambda _: _calls(over.caller(), each), range(callers)) for seconds in took]
 

@@ -1,4 +1,4 @@
-"""What the same loop is driven over: a queue that one client sends to, takes from and settles on."""
+"""The interface of a measured queue: one client sends to it, takes from it and settles on it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What each operation costs: units and round trips by the memory store's meter, CPU time on both stores, and messages
-per second on the emulator."""
+"""Measures each operation: units and round trips by the memory store's meter, CPU time on both stores, and messages per
+second on the emulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Many at once on one emulator: writers of one topic, and servers of one table. With few cores they share them."""
+"""Many clients at once on one emulator: writers of one topic, and servers of one table. With few cores they share
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from chalicelib.core.store.dynamodb.store import DynamoStore
 from chalicelib.service import Service
 
 CONNECTIONS = 8
-"""Of clients, to all servers together."""
+"""Client connections, over all servers together."""
 _KEYS = 16
 _SIZE = 200
 _WRITER_HEADERS = (
@@ -45,8 +46,7 @@ class Written:
 
 
 class Billed:
-    """A client that keeps what the emulator bills for writes, and counts those that it refuses, which it does not
-    bill."""
+    """A client that records what the emulator bills for writes, and counts refused ones, which it does not bill."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -97,7 +97,7 @@ def _written(topic: str, processes: int, threads: int, keys: int, seconds: float
 
 
 def write(topic: str, threads: int, keys: int, at_s: float, seconds: float) -> Written:
-    """What one process writes from then on for so long. The environment names the emulator."""
+    """Writes from one process, from `at_s` on, for `seconds`. The environment names the emulator."""
     billed = Billed(open_client(system(), os.environ))
     api = Api(Service(DynamoStore(billed, servers.TABLE, system()), system()))
     api.get_topic(topic)
@@ -136,7 +136,7 @@ class Loop:
         self._orders = Workload(_SIZE)
 
     def run(self, seconds: float) -> int:
-        """Produces, pops and acks single messages. How many requests that were."""
+        """Produces, pops and acks single messages. Returns the number of requests."""
         until, count = time.monotonic() + seconds, 0
         while time.monotonic() < until:
             self._decant.send(self._orders.take(1))

@@ -12,7 +12,7 @@ GROUP = "billing"
 
 
 class InProcess:
-    """`group`: which one takes and settles; it can be changed on the way."""
+    """`group`: the one that takes and settles; it can be changed on the way."""
 
     def __init__(self, api: Api, topic: str) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""How late delayed messages arrive, and how soon a pop that waits already wakes: over HTTP, by the machine's clock."""
+"""Measures how late delayed messages arrive, and how soon a waiting pop wakes: over HTTP, by the machine's clock."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from benchmarks.report import Cell, table
 
 MESSAGES = 1_000
 OVER_MS = 5_000
-"""So many messages are due over so long."""
+"""The number of messages, and the time over which they fall due."""
 
 BUDGET_MS = 250
 """How late a message may be, at the 99th percentile."""
 
 WAKE_BUDGET_MS = 300
-"""How soon a pop that waits already must have what falls due."""
+"""How soon a waiting pop must get a message that falls due."""
 
 _LEAD_MS = 10_000
-"""From when the first is sent to when the first is due. All are stored by then, or nothing is measured: what is stored
-after it was due would say how fast a store takes them."""
+"""The time from the first send to the first due message. All messages must be stored by then: a message stored after
+its time would show how fast a store is."""
 _BATCH = 125
 _WAIT_MS = 2_000
 _GIVE_UP_MS = 20_000
-"""After the last was due."""
+"""How long to wait after the last one was due."""
 _GROUP = "billing"
 _WAKES_AFTER_MS = (333, 500, 777)
-"""By then a pop that waits looks again as seldom as it ever does."""
+"""After this time a waiting pop looks as seldom as it ever does."""
 _HEADERS = ("store", "messages", "over ms", "median ms", "99th percentile ms", "latest ms", "early", "again", "lost")
 _WAKE_HEADERS = ("store", "what is due", "times", "median ms", "latest ms")
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What came of `MESSAGES`: for each message that arrived, in ms, how late it was in the consumer's hands, and how
-    late the service put it into the log. `again`: deliveries too many. `lost`: messages that never came."""
+    """The arrivals of `MESSAGES`. `late_ms`: how late each reached the consumer. `stored_late_ms`: how late the service
+    put each into the log. `again`: duplicate deliveries. `lost`: messages that never came."""
 
     late_ms: list[int]
     stored_late_ms: list[int]
@@ -58,7 +58,7 @@ class Arrivals:
 
 
 def lateness(rounds: int) -> str:
-    """`rounds` of wakes; what arrives is measured once for each store."""
+    """`rounds` of wakes; the arrivals are measured once for each store."""
     stores = {"memory": servers.decant, "emulator": servers.decant_on_emulator}
     rows: list[list[Cell]] = []
     wake_rows: list[list[Cell]] = []
@@ -88,7 +88,7 @@ def arrivals(port: int, topic: str) -> Arrivals:
 
 
 def wakes(port: int, topic: str, rounds: int) -> dict[str, list[int]]:
-    """How late, in ms, a pop has what falls due while it waits: a delayed message, and then its retry."""
+    """How late, in ms, a waiting pop gets messages that fall due: a delayed message, and then its retry."""
     with closing(Connection(port, is_kept=True)) as connection:
         return _wakes(connection, f"/topics/{topic}", rounds)
 
@@ -127,7 +127,7 @@ def _send(producer: Connection, path: str, due: Sequence[int]) -> None:
 
 
 def _consume(consumer: Connection, path: str, due: Sequence[int]) -> Arrivals:
-    """Until all have come, and a little longer, in which none may come again."""
+    """Waits until all have come, and a little longer, in which none may come again."""
     late, stored_late, seen = [], [], Counter[int]()
     receipts: list[str] = []
     while len(seen) < len(due) and _now() < due[-1] + _GIVE_UP_MS:

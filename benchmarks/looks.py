@@ -1,5 +1,5 @@
-"""(m) How late and how evenly pops serve topics with many queues, and what they read: the service itself over the store
-in memory, on virtual time. A request to the store takes none."""
+"""(m) Measures how late and how evenly pops serve topics with many queues, and what they read: the service itself over
+the memory store, in virtual time. A request to the store takes no time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.partitions import READ_UNITS, Limits, Partitions
 LOAD = 0.8
 """How busy the consumers are while they keep up."""
 AGAIN_MS = 15
-"""After this a consumer that got nothing pops again."""
+"""The pause of a consumer after an empty pop."""
 _HEADERS = (
     "queues",
     "messages",
@@ -116,7 +116,7 @@ class _Charged(Partitions):
 
 def looks_per_second(queues: int, groups: int = 32, pops: int = 8) -> float:
     """How many looks of this many groups, by an instance each, a topic carries while all its queues have messages:
-    until the busiest partition key has used its read units of a second. Pops that find something look once."""
+    until the busiest partition key has used its read units of a second. Pops that find a message look once."""
     store, clock, charged = MemoryStore(), Clock(), _Charged()
     producer = instance(store, clock, 0)
     producer.put_topic("t", {"queues": queues})
@@ -197,7 +197,7 @@ def _silence(queues: int, consumers: int, looked_at: int) -> list[Cell]:
 
 
 def _woken_ms(queues: int, queue: int, silence_ms: int, seed: int) -> int:
-    """How long after it was stored a waiting consumer has the message."""
+    """How long after its store a waiting consumer has the message."""
     scene = _Scene(queues, 0)
     stored_ms = scene.clock.ms + silence_ms
     scene.clock.at(stored_ms, lambda: scene.produce(queue))

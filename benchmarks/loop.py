@@ -1,4 +1,4 @@
-"""The loop of send, take and settle, timed step by step on contenders that take turns."""
+"""Times the loop of send, take and settle, step by step, on contenders that take turns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from benchmarks.workload import Workload
 _WARM_UP_ROUNDS = 5
 
 Round = dict[str, float]
-"""Step -> how many seconds it took."""
+"""Step -> seconds."""
 
 
 def in_turns(
     contenders: Mapping[str, Contender], size: int, batch: int, rounds: int, label: str
 ) -> dict[str, list[Round]]:
-    """The rounds of each, with messages of `size` bytes. What else the machine does hits all contenders."""
+    """Returns the rounds of each contender, with messages of `size` bytes. They take turns, so that other load on the
+    machine hits all of them."""
     workload = Workload(size)
     taken: dict[str, list[Round]] = {name: [] for name in contenders}
     total = rounds + _WARM_UP_ROUNDS

@@ -1,4 +1,4 @@
-"""The calls that are measured beside many topics, groups, queues or messages: see `scale`."""
+"""Measures the calls of `scale` beside many topics, groups, queues or messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from local.memory.store import MemoryStore
 _SIZE = 200
 _TIMES = 10
 _BATCH = 10
-"""So many messages of 200 bytes fill a segment: a million of them are a log as long as it gets."""
+"""This many messages of 200 bytes fill a segment: a million of them are a log as long as it gets."""
 _KEYS = 64
 _GROUP = "billing"
 
@@ -45,8 +45,7 @@ class Call:
 
 @dataclass(slots=True)
 class Measured:
-    """What each call took, by its name; and the memory of the process in bytes, empty, with what exists, and after the
-    calls."""
+    """The cost of each call, by name, and the memory of the process in bytes: empty, filled, and after the calls."""
 
     calls: dict[str, Call] = field(default_factory=dict)
     empty_bytes: int = 0
@@ -92,7 +91,7 @@ class Caller:
             self.api.ack(topic, group, {"receipts": receipts})
 
     def pages(self, ask: Callable[[Json], Json], limit: int) -> None:
-        """Asks for one page after the other."""
+        """Reads one page after the other."""
         answer = ask({"limit": str(limit)})
         while answer["next"]:
             answer = ask({"limit": str(limit), "next": answer["next"]})
@@ -117,7 +116,7 @@ class Caller:
 
 
 def measure(what: str, count: int, is_emulated: bool) -> Measured:
-    """Makes so many of what is named, and calls. In a process of its own."""
+    """Makes `count` topics, groups, queues or messages, and calls. In a process of its own."""
     with _store(is_emulated) as store:
         caller = Caller(store, store.meter if isinstance(store, MemoryStore) else Meter())
         caller.api.get_health()
@@ -162,7 +161,7 @@ def _topics(caller: Caller, count: int) -> None:
 
 
 def _groups(caller: Caller, count: int) -> None:
-    """Of one topic."""
+    """Measures calls beside `count` groups of one topic."""
     api = caller.api
     api.put_topic("t", {})
     for number in range(count):
@@ -185,7 +184,7 @@ def _groups(caller: Caller, count: int) -> None:
 
 
 def _queues(caller: Caller, count: int) -> None:
-    """Of one topic, each with a message."""
+    """Measures calls on a topic with `count` queues that hold a message each."""
     api = caller.api
     caller.call("create the topic", lambda: api.put_topic("t", {"queues": count}), 1)
     caller.call("create a group", lambda: api.put_group("t", _GROUP, {}), 1)

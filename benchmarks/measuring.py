@@ -1,4 +1,4 @@
-"""What one call took: wall time, CPU time of the whole process, and what the store was asked for."""
+"""Measures one call: wall time, CPU time of the whole process, and requests to the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Took:
 
 
 def measured(call: Callable[[], T], meter: Meter) -> tuple[T, Took]:
-    """Calls, and says what it took. The CPU time is that of all threads."""
+    """Calls, and returns the result with its cost. The CPU time is that of all threads."""
     before = meter.copy()
     began, cpu_began = time.perf_counter(), time.process_time()
     result = call()

@@ -1,7 +1,7 @@
-"""Runs every operation on one instance of the service, without HTTP, and keeps what each call took.
+"""Runs every operation on one instance of the service, without HTTP, and keeps the cost of each call.
 
-One client that keeps up: it produces a batch in one call, pops it, and acks all of it; then the same with each ack
-riding along in the next pop; then pops where nothing is.
+One client keeps up: it produces a batch in one call, pops it, and acks all of it; then the same with each ack in the
+next pop; then pops from an empty group.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Operations:
         self._taken: dict[str, list[Took]] = defaultdict(list)
 
     def run(self, cycles: int) -> dict[str, list[Took]]:
-        """What the calls of each operation took, with a warm instance."""
+        """Returns the costs of each operation's calls on a warm instance."""
         self._run(_WARM_UP_CYCLES)
         self._taken.clear()
         self._run(cycles)

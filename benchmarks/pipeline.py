@@ -30,7 +30,8 @@ HEADERS = ["contender", "s", "s, larger", "CPU s", "CPU s, larger", "CPU µs a m
 
 @dataclass(frozen=True)
 class Contender:
-    """`module`: of Python, in this folder. Its arguments follow, then those that name the export and the tables."""
+    """`module`: a Python module in this folder. Its arguments follow, then those that name the export and the
+    tables."""
 
     name: str
     module: str

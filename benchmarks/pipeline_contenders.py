@@ -1,4 +1,4 @@
-"""What the job `messages` is compared with: its arguments are `plain` or `DuckDB`, and an export."""
+"""The contenders of the job `messages`. The arguments are `plain` or `DuckDB`, and an export."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Row = tuple[Any, ...]
 
 
 def plain(folder: str) -> int:
-    """A plain Python loop that does the same. Payloads are kept, then segments are read: two passes, in memory what
-    must be."""
+    """A plain Python loop that does the same. It keeps payloads, then reads segments: two passes, with the least in
+    memory."""
     payloads: dict[str, bytes] = {}
     for item in _plain_items(folder, b'"pk":{"S":"payload#'):
         payloads[item["pk"]["S"].split("#")[2]] = base64.b64decode(item["data"]["B"])
@@ -59,7 +59,7 @@ def _plain_rows(folder: str, payloads: dict[str, bytes]) -> Iterator[Row]:
 
 
 def duck(folder: str) -> int:
-    """DuckDB on one core, to typed JSON only: nothing is decoded or unpacked. The rows are items."""
+    """DuckDB on one core, to typed JSON only: it decodes and unpacks nothing. The rows are items."""
     import duckdb
 
     connection = duckdb.connect(config={"threads": 1})

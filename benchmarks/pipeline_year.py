@@ -1,6 +1,6 @@
 """`python -m benchmarks.pipeline_year`: a year of daily exports, each read by the job `incremental` on its day.
 
-The first is full, the others have the changes of a day. What a day costs must not grow with the days before."""
+The first is full, the others have the changes of a day. The cost of a day must not grow with the days before."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmarks.report import table
 from spark.frame.job import DONE
 from spark.frame.job import main as run
 from spark.jobs import incremental
-from tests.synthetic.days import Days
+from tests.spark.days import Days
 
 DAYS, A_DAY = 365, 200
 LAST, FIRST = 35, 5
-"""In the last days of the year another year begins beside it, so that both meet the same moods of the machine. Its
-first days, in which tables begin, do not count."""
+"""In the last days of the year another year begins beside it, so that both meet the same load of the machine. Its first
+days, in which tables begin, do not count."""
 
 
 def main(arguments: list[str]) -> int:
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 class Year:
-    """`took`: of each day, CPU ms of this process, and KB that it has read."""
+    """`took`: for each day, CPU ms of this process, and KB that it has read."""
 
     def __init__(self, folder: Path, messages: int) -> None:
         self._folder, self._days = folder, Days(folder / "exports", messages)
@@ -63,7 +63,7 @@ class Year:
 
 
 def _bytes_read() -> int:
-    """By this process so far. On Linux alone."""
+    """The bytes that this process has read so far. On Linux alone."""
     return int(Path("/proc/self/io").read_text().split()[1])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import inf
 
 Tiers = Sequence[tuple[float, float]]
-"""How much of a month costs how much each: the cheaper part begins where the one before it ends."""
+"""Tiers of a month's use, with their prices: each begins where the one before it ends."""
 
 WRITE_UNIT, READ_UNIT = 0.625e-6, 0.125e-6
 INVOCATION = 0.20e-6
@@ -20,7 +20,7 @@ GB_SECOND: Tiers = ((6e9, 16.6667e-6), (9e9, 15.0e-6), (inf, 13.3334e-6))
 """The prices of Lambda on x86."""
 REST_REQUEST: Tiers = ((333e6, 3.50e-6), (667e6, 2.80e-6), (19e9, 2.38e-6), (inf, 1.51e-6))
 LOGGED_BYTE: Tiers = ((10e12, 0.50e-9), (20e12, 0.25e-9), (20e12, 0.10e-9), (inf, 0.05e-9))
-"""The lines of functions in CloudWatch Logs."""
+"""Log lines of functions in CloudWatch Logs."""
 
 SQS_REQUEST: Tiers = ((100e9, 0.40e-6), (100e9, 0.30e-6), (inf, 0.24e-6))
 FIFO_REQUEST: Tiers = ((100e9, 0.50e-6), (100e9, 0.40e-6), (inf, 0.35e-6))
@@ -37,7 +37,7 @@ HOURS, SECONDS = 720, 30 * 86_400
 
 
 def tiered(amount: float, tiers: Tiers) -> float:
-    """The dollars of what one month used."""
+    """The dollars of a month's use."""
     dollars = 0.0
     for most, price in tiers:
         dollars += min(amount, most) * price

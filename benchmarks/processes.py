@@ -1,4 +1,4 @@
-"""What a command and all that it starts have used: CPU time and memory. On Linux alone."""
+"""Measures the CPU time and memory of a command and all that it starts. On Linux alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Used:
 
 
 def used_by(command: Sequence[str], folder: Path) -> Used:
-    """Runs the command in this folder. Raises `RuntimeError` with the end of what it has said if it fails."""
+    """Runs the command in this folder. Raises `RuntimeError` with the end of its output if it fails."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what it leaves behind becomes a child of this process
     used, seen = Used(), dict[int, tuple[str, float]]()
     began = time.monotonic()
@@ -46,7 +46,7 @@ def used_by(command: Sequence[str], folder: Path) -> Used:
 
 
 def _watched(pid: int, used: Used, seen: dict[int, tuple[str, float]]) -> int:
-    """Until it has ended, and all that it has started. Returns its exit code."""
+    """Waits for the end of the process and of all that it has started. Returns its exit code."""
     code: int | None = None
     while True:
         _look(used, seen)

@@ -1,4 +1,5 @@
-"""How far a long part is: a bar on stderr where that is a terminal, otherwise a line when the part begins."""
+"""Shows the progress of a long part: a bar on stderr where that is a terminal, otherwise a line when the part
+begins."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _REDRAW_SECONDS = 0.1
 
 
 def shown(things: Iterable[T], count: int, label: str) -> Iterator[T]:
-    """Passes things on and shows how many of `count` are done."""
+    """Passes items on and shows how many of `count` are done."""
     if not sys.stderr.isatty():
         print(f"{label} ...", file=sys.stderr, flush=True)
         yield from things

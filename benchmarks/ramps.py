@@ -1,4 +1,4 @@
-"""Topics under load that grows beyond what their partitions carry, and after it has fallen: the real code, in virtual
+"""Runs topics under load that grows beyond the capacity of their partitions, and then falls: the real code, in virtual
 time."""
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ LEVELS = (10, 100, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 TIMES = (2, 5, 10)
 """The capacity, as overload."""
 PROMPT_MS = 1_000
-"""A topic carries a load if it stores all of it, 99 of 100 messages within so long."""
+"""A topic carries a load if it stores all of it, 99 of 100 messages within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """`scale`: by which load and partitions are divided. `level_s`: how long each level lasts; what is told is its
-    second half. `overload_s`, `after_s`: how long too much comes, and then a tenth of the capacity."""
+    """`scale`: the divisor of load and partitions. `level_s`: how long each level lasts; the figures are of its second
+    half. `overload_s`, `after_s`: how long an overload lasts, and then a tenth of the capacity."""
 
     scale: float = 100
     levels: tuple[int, ...] = LEVELS
@@ -29,7 +29,7 @@ class Effort:
     overload_s: int = 60
     after_s: int = 60
     capacities: tuple[int, ...] = (500, 700, 1_000, 1_400, 2_000, 2_800, 4_000)
-    """The loads that are tried for the capacity, from the smallest on."""
+    """The loads to try for the capacity, from the smallest on."""
 
 
 FULL = Effort()
@@ -71,7 +71,7 @@ class Overload:
     during: Row
     after: Row
     recovery_s: float
-    """Until nothing failed any more, after the load had fallen."""
+    """The time from the fall of the load to the last failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def ramp(kind: Kind, effort: Effort) -> Iterator[Row]:
 
 
 def capacity(effort: Effort, kind: Kind) -> int:
-    """The highest of the loads that are tried that the topic carries."""
+    """The highest load of these that the topic carries."""
     carried = 0
     for per_second in effort.capacities:
         if not _bears(kind, replace(effort, level_s=min(effort.level_s, 40)), per_second).is_carried:
@@ -148,7 +148,7 @@ def hot_key(effort: Effort, per_second: float, hot: float) -> Row:
 
 
 def shut_log(effort: Effort, per_second: float, batch: int = 1, keyed: bool = False) -> Row:
-    """One log throttles all that is asked of it."""
+    """One log throttles all requests to it."""
     site = Site(4, effort.scale)
 
     def shut() -> None:
@@ -159,7 +159,7 @@ def shut_log(effort: Effort, per_second: float, batch: int = 1, keyed: bool = Fa
 
 
 def measured(site: Site, load: Load, seconds: float) -> Row:
-    """Bears the load for so long, and a little longer, so that all that began comes to its end."""
+    """Bears the load for this time, and a little longer, so that all calls end."""
     before = site.produced.copy()
     calls = site.bear(load, seconds)
     cost = site.produced.since(before)

@@ -1,5 +1,5 @@
-"""Requests a second over kept connections, each of a process that produces, takes and settles in turn on a queue of its
-own: Decant, Decant at another git ref, moto's SQS and ElasticMQ, all driven by the same client, in one run."""
+"""Measures requests a second over kept connections, each of a process that produces, takes and settles in turn on a
+queue of its own: Decant, Decant at another git ref, moto's SQS and ElasticMQ, all with the same client, in one run."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ CONNECTIONS = (1, 8)
 BATCHES = (1, 10)
 SIZE = 200
 SECONDS = 2.0
-"""How long one contender is asked before it is the next one's turn."""
+"""How long one contender works before the next one's turn."""
 WARM_UP_SECONDS = 4.0
-"""Of eight connections, once: a virtual machine of Java compiles what is used often."""
+"""Once, over eight connections: a Java virtual machine compiles code only after it has run often."""
 REQUESTS = 3
-"""Of a loop."""
+"""Requests per loop."""
 
 _OURS = "Decant"
 
 _topics = count()
 
 Make = Callable[[str], Contender]
-"""Makes a contender of the name of a queue."""
+"""Makes a contender from the name of a queue."""
 
 
 def rates(rounds: int, against: str | None) -> str:
-    """`against`: a git ref; its own server is measured too."""
+    """`against`: a git ref whose server is measured too."""
     with _contenders(against) as contenders, ProcessPoolExecutor(max(CONNECTIONS)) as pool:
         for make in contenders.values():
             _rate(pool, make, max(CONNECTIONS), 1, WARM_UP_SECONDS)
@@ -80,7 +80,7 @@ def _sqs(port: int, name: str) -> Contender:
 def _rated(
     pool: ProcessPoolExecutor, contenders: dict[str, Make], connections: int, batch: int, rounds: int
 ) -> list[float]:
-    """The median of each. The contenders take turns, so that what else the machine does hits all of them."""
+    """The median of each. The contenders take turns, so that other load on the machine hits all of them."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in shown(range(rounds), rounds, f"requests a second, {connections} connections, batch {batch}"):
         for name, make in contenders.items():

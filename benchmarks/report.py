@@ -1,4 +1,4 @@
-"""Tables in Markdown, so that what is printed can be put into the README as it is."""
+"""Renders tables in Markdown, for the README."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What costs more where more exists: the same calls beside few and many topics, groups, queues and messages, and many
-writers and servers beside one.
+"""Compares the same calls beside few and many topics, groups, queues and messages, and many writers and servers with
+one.
 
-Each size is measured in processes of its own: one on the memory store, whose meter bills refused writes too, for units;
-one on an emulator, for time, and for the memory of an instance beside a store that is elsewhere."""
+Each size runs in processes of its own: one on the memory store, whose meter bills refused writes too, for units; one on
+an emulator, for time, and for the memory of an instance whose store is elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chalicelib.core.base.limits import MIB
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many of each are measured. `seconds`: how long each crowd works."""
+    """The counts to measure. `seconds`: how long each crowd works."""
 
     topics: Sequence[int] = (10, 1_000, 10_000)
     groups: Sequence[int] = (1, 100, 1_000)
@@ -43,7 +43,7 @@ def scale(sizes: Sizes) -> str:
 
 
 def _beside(what: str, counts: Sequence[int]) -> str:
-    """One table: what each call takes beside so many of these."""
+    """One table: the cost of each call beside each count."""
     in_memory = [_apart(what, count, False) for count in shown(counts, len(counts), f"many {what}")]
     emulated = [_apart(what, count, True) for count in shown(counts, len(counts), f"many {what}, on the emulator")]
     headers = ["call", *(f"{count:,} {what}" for count in counts), "units grow"]
@@ -59,7 +59,8 @@ def _apart(what: str, count: int, is_emulated: bool) -> Measured:
 
 
 def _row(name: str, in_memory: Sequence[Measured], emulated: Sequence[Measured]) -> list[Cell]:
-    """What a call took beside each number of them, and how many times as many units beside most as beside fewest."""
+    """The cost of a call beside each count, and the units beside the largest count as a multiple of those beside the
+    smallest."""
     billed, timed = ([found.calls[name] for found in each] for each in (in_memory, emulated))
     cells = [
         f"{_units(own.write_units)}, {_units(own.read_units)}, {own.cpu_ms:.1f}, {other.ms:.1f}"
@@ -74,7 +75,7 @@ def _units(units: float) -> str:
 
 
 def _memory(in_memory: Sequence[Measured], emulated: Sequence[Measured], counts: Sequence[int]) -> list[list[Cell]]:
-    """What they take in a process: where they are stored, and in an instance whose store is elsewhere."""
+    """Their memory in the process that stores them, and the growth of an instance whose store is elsewhere."""
     there = [found.filled_bytes - found.empty_bytes for found in in_memory]
     stored = [f"{taken / MIB:.1f} MB, {taken / count:,.0f} B each" for taken, count in zip(there, counts, strict=True)]
     known = [f"{(found.called_bytes - found.empty_bytes) / MIB:.1f} MB" for found in emulated]

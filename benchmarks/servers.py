@@ -1,4 +1,4 @@
-"""What is measured runs in processes of its own, on free ports of loopback, and is stopped whatever happens."""
+"""Runs the measured servers in processes of their own, on free ports of loopback, and always stops them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LOCALSTACK = ROOT / ".emulators/localstack"
 """Where `make localstack` puts its venv."""
 
 _MOTO = "import logging; logging.getLogger('werkzeug').setLevel('ERROR'); from moto.server import main; main()"
-"""moto's server without a line of log for each request: Decant's writes none either."""
+"""moto's server without its access log: Decant's server writes none either."""
 
 
 class Unmeasurable(Exception):
@@ -85,28 +85,28 @@ class Running:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Used since it started, by all its threads."""
+        """The CPU time that it has used since its start, in all threads."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def running_decant(folder: Path = ROOT, **settings: str) -> Iterator[Running]:
-    """`python -m local`, as `make run` starts it, with its store in memory. `folder`: where its source is."""
+    """Runs `python -m local` as `make run` does, with the memory store. `folder`: where its source is."""
     with _running([sys.executable, "-m", "local"], folder, PORT="0", **settings) as process:
         yield Running(_announced_port(process), process.pid)
 
 
 @contextmanager
 def decant(folder: Path = ROOT, **settings: str) -> Iterator[int]:
-    """The same. The port it listens on."""
+    """Does the same, and yields the port."""
     with running_decant(folder, **settings) as running:
         yield running.port
 
 
 @contextmanager
 def checkout(ref: str) -> Iterator[Path]:
-    """The source at a git ref, in a folder of its own."""
+    """Checks out the source at a git ref into a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         packed = subprocess.run(["git", "archive", ref], cwd=ROOT, capture_output=True, check=True)  # noqa: S603, S607
         subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)  # noqa: S603, S607
@@ -115,7 +115,7 @@ def checkout(ref: str) -> Iterator[Path]:
 
 @contextmanager
 def decant_on_emulator() -> Iterator[int]:
-    """The same on an emulator of its own."""
+    """Runs the same on an emulator of its own."""
     demand_emulator()
     with dynoxide() as endpoint, decant(AWS_ENDPOINT_URL_DYNAMODB=endpoint) as port:
         yield port
@@ -123,7 +123,7 @@ def decant_on_emulator() -> Iterator[int]:
 
 @contextmanager
 def decants_on_emulator(count: int) -> Iterator[list[Running]]:
-    """So many instances with one table."""
+    """Runs this many instances with one table."""
     demand_emulator()
     with dynoxide() as endpoint, ExitStack() as stack:
         yield [stack.enter_context(running_decant(AWS_ENDPOINT_URL_DYNAMODB=endpoint)) for _ in range(count)]
@@ -131,7 +131,7 @@ def decants_on_emulator(count: int) -> Iterator[list[Running]]:
 
 @contextmanager
 def moto() -> Iterator[int]:
-    """moto's own server. The port it listens on."""
+    """Runs moto's own server. Yields the port."""
     demand_moto_server()
     port = free_port()
     with _running([sys.executable, "-c", _MOTO, "-H", "127.0.0.1", "-p", str(port)]) as process:
@@ -145,7 +145,7 @@ def has_elasticmq() -> bool:
 
 @contextmanager
 def elasticmq() -> Iterator[int]:
-    """ElasticMQ, with its queues in memory. The port it listens on."""
+    """Runs ElasticMQ, with its queues in memory. Yields the port."""
     port = free_port()
     settings = {"rest-sqs.bind-port": port, "rest-sqs.bind-hostname": "127.0.0.1", "rest-stats.enabled": "false"}
     options = [f"-D{name}={value}" for name, value in settings.items()]
@@ -160,7 +160,7 @@ def has_localstack() -> bool:
 
 @contextmanager
 def localstack() -> Iterator[int]:
-    """LocalStack with SQS alone. The port it listens on."""
+    """Runs LocalStack with SQS alone. Yields the port."""
     port = free_port()
     settings = {
         "GATEWAY_LISTEN": f"127.0.0.1:{port}",
@@ -190,7 +190,7 @@ def _running(command: list[str], folder: Path = ROOT, /, **settings: str) -> Ite
 
 
 def _announced_port(process: subprocess.Popen[str]) -> int:
-    """From the first line that the server prints."""
+    """Reads the port from the first line that the server prints."""
     assert process.stdout is not None
     killer = threading.Timer(START_SECONDS, process.kill)
     killer.start()

@@ -1,4 +1,4 @@
-"""The same loop over HTTP, on Decant with its store in memory and on moto's SQS, in one run: times as ratios."""
+"""Runs the same loop over HTTP on Decant with its memory store and on moto's SQS, in one run: times as ratios."""
 
 from __future__ import annotations
 

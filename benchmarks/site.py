@@ -1,7 +1,7 @@
 """A topic under load in virtual time: a table whose partitions throttle, functions that come with the load, consumers.
 
 The code of the service is the real one, each instance with caches of its own. Load and partitions are scaled down
-together; rates that are told are those of the whole."""
+together; printed rates are those of the whole."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ from tests.support.partitions import Limits, Partitions
 from tests.support.scheduler import Scheduler
 
 TRIP_MS = 5
-"""To the store and back."""
+"""The time to the store and back."""
 COLD_MS = 200
-"""Until a new instance serves its first call."""
+"""The time until a new instance serves its first call."""
 INSTANCES_MAX = 3_000
-"""Calls that find all of them at work are turned away, before they reach our code."""
+"""AWS rejects calls that find all of them busy, before they reach our code."""
 BODY_BYTES = 100
 """In hex: 200 bytes."""
 SAVED_S = 1
-"""Partitions have saved next to nothing. Savings of 300 s would carry twice the load for five minutes."""
+"""Seconds of unused units that partitions have saved: next to nothing. Savings of 300 s would carry twice the load for
+five minutes."""
 POP_SIZE = 10
 PER_CONSUMER = 100
-"""Messages a second for which a group has one consumer more."""
+"""Messages a second per consumer of a group."""
 _IDLE_MS = 1_000
-"""A consumer that has found nothing, or has failed, waits up to so long."""
+"""The longest pause of a consumer that has found nothing, or has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """`per_second`: produces, each of `batch` messages. `hot`: the share that has one and the same key; `keyed`: the
-    others have keys too, one of many."""
+    others have keys too, one of many each."""
 
     per_second: float
     batch: int = 1
@@ -66,7 +67,7 @@ class Calls:
     last_failed_ms: int = 0
     """When the last call began that did not store all its messages."""
     hot_refused: int = 0
-    """Of `refused_ms`, how many had the hot key."""
+    """How many of `refused_ms` had the hot key."""
     popped: dict[str, int] = field(default_factory=dict)
     lag_ms: list[int] = field(default_factory=list)
     pops_failed: int = 0
@@ -77,8 +78,8 @@ class Calls:
 
 
 class Site:
-    """`queues`: a number, or "auto". `processes`: so many serve all calls, side by side, in the place of functions.
-    `scale`: by which load, partitions and instances are divided."""
+    """`queues`: a number, or "auto". `processes`: this many serve all calls, side by side, instead of functions.
+    `scale`: the divisor of load, partitions and instances."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Site:
         self.partitions = Partitions(Limits(saved_s=SAVED_S).scaled(scale))
         self.store = MemoryStore()
         self.produced, self.consumed = Meter(), Meter()
-        """The cost of producers, and of consumers."""
+        """The meters of producers, and of consumers."""
         self.calls = Calls()
         self._groups, self._is_over = groups, False
         self._idle: list[Api] = []
@@ -113,7 +114,7 @@ class Site:
 
     @property
     def logs(self) -> list[str]:
-        """The partition keys of the logs that hold something."""
+        """The partition keys of the logs with segments."""
         return sorted(pk for pk in self.store.partitions() if pk.startswith("log#"))
 
     def run(self, story: Callable[[], None]) -> None:
@@ -126,8 +127,7 @@ class Site:
         self._play(play)
 
     def bear(self, load: Load, seconds: float) -> Calls:
-        """Calls come at random for so long. Returns what comes of them; those that are under way are counted as they
-        end."""
+        """Starts calls at random for this time. Returns their outcomes; counts calls under way as they end."""
         self.calls = calls = Calls(popped=dict.fromkeys(self._groups, 0))
         self._staff(load)
         ms_apart = 1_000 * self.scale / load.per_second
@@ -172,7 +172,7 @@ class Site:
             self._idle.append(api)
 
     def _taken(self) -> Api | None:
-        """The instance that was used last, a new one, or none."""
+        """The most recently used idle instance, a new one, or None."""
         if self._processes:
             return self.random.choice(self._processes)
         if self._idle:
@@ -184,7 +184,7 @@ class Site:
         return self._instance(self.produced)
 
     def _staff(self, load: Load) -> None:
-        """As many consumers in each group as the load needs; those that there are stay."""
+        """Adds consumers to each group until there are as many as the load needs."""
         needed = 1 + int(load.per_second * load.batch / self.scale / PER_CONSUMER)
         for group in self._groups:
             for _ in range(needed - self._consumers[group]):

@@ -1,4 +1,4 @@
-"""A server of SQS as a contender: by its JSON protocol over the light client, and by boto3."""
+"""An SQS server as a contender: by its JSON protocol over the light client, and by boto3."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _delete(ask: Ask, url: str, messages: Sequence[dict[str, str]]) -> None:
 
 
 def by_light_client(port: int) -> Ask:
-    """Unsigned: of the signature moto reads the service and the region only."""
+    """Unsigned: moto reads only the service and the region of a signature."""
     scope = f"Credential=test/20261121/{_REGION}/sqs/aws4_request"
     authorization = f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=0"
     connection = Connection(port, is_kept=True, authorization=authorization)

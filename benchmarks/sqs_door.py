@@ -1,4 +1,4 @@
-"""boto3's SQS client on Decant with its store in memory, on moto's server, ElasticMQ and LocalStack, in one run."""
+"""Runs boto3's SQS client on Decant with its memory store, moto's server, ElasticMQ and LocalStack, in one run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.workload import Workload
 BATCHES = (1, 10)
 SIZE = 200
 WARM_UP_SECONDS = 20.0
-"""Of ElasticMQ, by the light client: Java compiles what is used often, and after 10 s it is still slower."""
+"""For ElasticMQ, by the light client: Java compiles code only after it has run often; after 10 s it is still slower."""
 
 _OURS = "Decant"
 _ACTIONS = {"send": "send", "take": "receive", "settle": "delete", "whole loop": "whole loop"}

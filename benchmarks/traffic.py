@@ -1,4 +1,4 @@
-"""The way of a message from its produce to the trim of its log: units, round trips and log lines, counted on the memory
+"""Follows a message from its produce to the trim of its log: units, round trips and log lines, counted on the memory
 store, whose meter bills as DynamoDB does. Time is virtual and chance seeded, so each run counts the same."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _START_MS, _STEP_MS = 1_767_225_600_000, 10
 _LOOPS, _WARM_LOOPS, _SWEEPS = 128, 8, 3
 _OK = 200
 _EVENT_BYTES = 26
-"""CloudWatch Logs bills so many more for each line."""
+"""Further bytes that CloudWatch Logs bills for each line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Loop:
         assert len(self._receipts) == self._case.batch
 
     def cost(self, operation: str, act: Callable[[], None], total: Meter) -> None:
-        """Adds what it costs, and writes its log line as a request does."""
+        """Adds the cost of a call, and writes its log line as a request does."""
         before = self._store.meter.copy()
         with self._service.telemetry.call(operation, self._case.topic, GROUP) as record:
             act()
@@ -95,7 +95,8 @@ class _Loop:
         total.round_trips += cost.round_trips
 
     def trim_writes(self) -> float:
-        """Sweeps write so much a week later to remove a message, without two writes an hour for appointments."""
+        """The write units with which sweeps remove a message a week later, without two writes an hour for
+        appointments."""
         self._pass(7 * DAY_MS)
         remove_all, removed = self._store.remove_all, Meter()
 
@@ -111,7 +112,7 @@ class _Loop:
         return removed.write_units / self._trimmed()
 
     def _trimmed(self) -> int:
-        """How many messages are gone: the offset at which the first segment that is left begins."""
+        """How many messages are gone: the offset at which the first remaining segment begins."""
         logs = self._service.env.catalogue.current_topic(self._case.topic).logs
         firsts = self._store.read([Range(log, keys.FIRST, keys.LAST, limit=1) for log in logs])
         return sum(Segment.of(items[0]).base for items in firsts if items)

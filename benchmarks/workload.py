@@ -1,4 +1,4 @@
-"""Messages to measure with: orders of a shop as JSON, the same in every run."""
+"""Messages for measurements: orders of a shop as JSON, the same in every run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from itertools import cycle, islice
 _SEED = 20261121
 
 _DISTINCT = 500
-"""Bodies of one size. More than any batch holds, so that no entry repeats itself and compresses better than life."""
+"""Bodies of one size. More than any batch holds, so that no entry repeats itself and compresses unrealistically
+well."""
 
 _NOTE_CHARS_MIN = 20
 
@@ -33,7 +34,7 @@ class Workload:
 
 
 def _order(chance: random.Random, size: int) -> str:
-    """As many order lines as fit, and a note of just the rest."""
+    """As many order lines as fit, and a note of the remaining length."""
     order = {
         "event": f"order.{chance.choice(_STATES)}",
         "id": f"{chance.getrandbits(64):016x}",

@@ -1,6 +1,5 @@
-"""The cost of many callers that append single messages to the same few queues, over the memory store in virtual time.
-
-A refused append is billed as a write unit, and counts against the partition of its queue."""
+"""Measures many callers that append single messages to the same few queues, over the memory store in virtual time. A
+refused append is billed as a write unit, and counts against the partition of its queue."""
 
 from __future__ import annotations
 
@@ -22,16 +21,16 @@ from tests.support.scheduler import Scheduler
 TRIP_MS = 5
 """One round trip to the store."""
 PACE_MS = 1
-"""Between two messages of writers that take turns."""
+"""The pause between two messages of writers that take turns."""
 BODY_BYTES = 100
 """In hex: 200 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """So many callers that each send one message at a time, so many in all to measure. `per_second`: how many all of
-    them send together while their calls overlap; 0: they take turns. `key`: of all messages. `processes`: those that
-    the callers share; 0: each has its own. `body_bytes`: of a message, before it becomes hex."""
+    """Callers that each send one message at a time, `messages` in all to measure. `per_second`: how many all of them
+    send together while their calls overlap; 0: they take turns. `key`: of all messages. `processes`: those that the
+    callers share; 0: each has its own. `body_bytes`: of a message, before it becomes hex."""
 
     queues: int
     writers: int
@@ -160,7 +159,7 @@ def _row(crowd: Crowd, paid: Paid) -> list[Cell]:
 
 
 class _FarStore:
-    """A store to which every request takes `TRIP_MS`, and is carried out halfway."""
+    """A store whose requests take `TRIP_MS`, and are carried out halfway."""
 
     keeps_blobs = False
 

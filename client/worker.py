@@ -1,4 +1,4 @@
-"""Makes a worker of a Python function: it gets each message, and what it returns is the reply to it.
+"""Turns a Python function into a worker: it gets each message, and its result is the reply.
 
     service = Service("http://127.0.0.1:8000")
 
@@ -17,7 +17,7 @@
 | returns None, or the message is no request | no reply; it is acked |
 | raises `Retry` | nacked, with its reason and delay |
 | raises any other exception | nacked, with the exception as the reason |
-| returns too late, or after another consumer | `on_refused` is told; it is acked, since any reply would be refused |
+| returns too late, or after another consumer | calls `on_refused`, and is acked, since any reply would be refused |
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ Call = Callable[[str, Json], tuple[int, Json]]
 
 POP_WAIT_MS = 20_000
 PAUSES_S = (0.1, 0.5, 2.0, 10.0)
-"""Before a call is repeated that the service could not carry out, or did not answer."""
+"""Seconds before the repeat of a call that the service could not carry out, or did not answer."""
 PAUSED_S = 1.0
-"""Before a paused group is popped again: it answers at once, however long a pop may wait."""
+"""Seconds between two pops of a paused group, which answers at once, however long a pop may wait."""
 REASON_CHARS_MAX = 256
 DELAY_MS_MAX = 365 * 24 * 60 * 60 * 1_000
-"""What the service accepts with a nack."""
+"""Bounds that the service sets for a nack."""
 REFUSALS = ("RequestExpired", "AlreadyReplied", "RequestNotFound")
-"""Codes of replies that no repeat would get accepted."""
+"""Codes of refused replies that no repeat would get accepted."""
 
 _log = logging.getLogger("decant.worker")
 
@@ -79,7 +79,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Reply:
-    """What else a function can return: a reply with properties."""
+    """A reply with properties: a function may return one instead of a body."""
 
     body: Any
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Reply:
 
 class Retry(Exception):
     """Raised by a function that wants the message again: after `delay_ms`, or else the group's backoff. Raises
-    ValueError for a delay that the service would refuse, which then is why the message is nacked."""
+    ValueError for a delay that the service would refuse; the message is then nacked with that as the reason."""
 
     def __init__(self, reason: str = "", delay_ms: int | None = None) -> None:
         super().__init__(reason)
@@ -123,8 +123,8 @@ def _warn(message: Message, code: str) -> None:
 
 
 class Service:
-    """Decant at this URL. `call` replaces HTTP, for example by invoking the service's Lambda functions. `post` is what
-    is used, either of the two."""
+    """Decant at this URL. `call` replaces HTTP, for example to invoke the service's Lambda functions. `post`: `call`,
+    or else HTTP."""
 
     def __init__(
         self,
@@ -143,8 +143,8 @@ class Service:
         return Worker(self, function)
 
     def call(self, path: str, body: Json) -> Json:
-        """Repeats the call while the service is unavailable: those of a worker do no harm twice. Raises Refused, and
-        OSError."""
+        """Repeats the call while the service is unavailable: repeats of a worker's calls do no harm. Raises Refused,
+        and OSError."""
         for pause_s in (*PAUSES_S, None):
             try:
                 status, answer = self.post(path, body)
@@ -172,7 +172,7 @@ class Service:
 
 
 def _problem(raw: bytes) -> Json:
-    """Whatever stands between may answer with something else than a problem."""
+    """A proxy in between may answer with something other than a problem."""
     try:
         problem = json.loads(raw)
     except (ValueError, RecursionError):
@@ -181,7 +181,7 @@ def _problem(raw: bytes) -> Json:
 
 
 class Worker:
-    """A function that answers messages. `on_refused(message, code)` is told of replies that came too late."""
+    """A function that answers messages. Calls `on_refused(message, code)` for replies that came too late."""
 
     def __init__(self, service: Service, function: Function, on_refused: OnRefused = _warn) -> None:
         self.service, self.function, self.on_refused = service, function, on_refused
@@ -218,7 +218,7 @@ class Worker:
         return {"batchItemFailures": failures}
 
     def _failure(self, message: Message) -> Json | None:
-        """Answers the message. Returns how to nack it, or None where it is done with."""
+        """Answers the message. Returns the nack's fields, or None if the message is settled."""
         try:
             returned = self.function(message)
             if returned is not None and message.correlation_id:

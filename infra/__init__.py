@@ -1,1 +1,1 @@
-"""What a person deploys: the package, the template, the stack. `python -m infra --help`."""
+"""Builds the package and the template, and deploys the stack: `python -m infra --help`."""

@@ -17,7 +17,7 @@ from infra.stage import read_stage
 MISUSED = 64
 
 REGION = "us-east-1"
-"""For packages that are made without a region. Chalice asks for one, and writes the same in all but China's."""
+"""The region of packages made without one. Chalice asks for a region, and writes the same for all but China's."""
 
 
 class Parser(argparse.ArgumentParser):

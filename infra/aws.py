@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from infra.console import Stop
 
 TRIES = 8
-"""Of one request: a deployment makes many, over minutes, and AWS throttles those who look often."""
+"""Attempts per request: a deployment sends many over minutes, and AWS throttles clients that poll often."""
 
 
 class Aws:
@@ -30,7 +30,7 @@ class Aws:
         self.region: str = self._session.region_name
 
     def client(self, service: str) -> Any:
-        """Raises Stop if the endpoint is none."""
+        """Raises Stop if the endpoint is not a URL."""
         config = Config(retries={"mode": "standard", "total_max_attempts": TRIES})
         try:
             made: Any = self._session.client(service, config=config)
@@ -47,7 +47,7 @@ class Aws:
 
     @property
     def endpoint(self) -> str | None:
-        """Of an emulator."""
+        """The URL of an emulator; None for AWS."""
         return os.environ.get("AWS_ENDPOINT_URL")
 
 
@@ -58,7 +58,7 @@ WITHOUT_CREDENTIALS = (
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turns what AWS and boto3 refuse into one line."""
+    """Turns errors of AWS and boto3 into Stop, with one line each."""
     try:
         yield
     except NoCredentialsError as error:
@@ -68,6 +68,6 @@ def explained() -> Iterator[None]:
 
 
 def is_missing(error: ClientError) -> bool:
-    """Whether it says that what was asked for does not exist."""
+    """Whether the error says that the requested object does not exist."""
     answer = error.response
     return answer["ResponseMetadata"]["HTTPStatusCode"] == 404 or answer["Error"]["Code"] == "ResourceNotFoundException"

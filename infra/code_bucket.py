@@ -1,5 +1,5 @@
-"""The bucket that code and templates are deployed from. It is not of the stack, which needs it first. Nothing is
-removed from it: when a change fails, CloudFormation goes back to the code from before."""
+"""The bucket that code and templates are deployed from. It is not part of the stack, which needs it first. Nothing is
+ever removed from it: when a change fails, CloudFormation returns to the earlier code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from infra.stage import Stage
 from infra.templates import Template
 
 FIRST_REGION = "us-east-1"
-"""Where buckets are made without saying so."""
+"""The region of buckets made without a location constraint."""
 
 PRIVATE = dict.fromkeys(("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True)
 
 
 class CodeBucket:
-    """Keeps each zip and each template under its hash. Everybody can guess the bucket's name: every request says whose
-    it must be."""
+    """Keeps each zip and each template under its hash. Anyone can guess the bucket's name, so each request names its
+    owner."""
 
     def __init__(self, aws: Aws, stage: Stage) -> None:
         self._s3 = aws.client("s3")
@@ -32,7 +32,7 @@ class CodeBucket:
         self.name = f"{stage.stack}-code-{aws.account}-{aws.region}"
 
     def ensure(self) -> None:
-        """Makes the bucket if it is missing. Nothing in it can be made public. It has the tags of the stage."""
+        """Makes the bucket if it is missing, with the tags of the stage. Nothing in it can be made public."""
         try:
             self._s3.head_bucket(Bucket=self.name, **self._owner)
         except ClientError as error:
@@ -47,7 +47,7 @@ class CodeBucket:
             self._s3.put_bucket_tagging(Bucket=self.name, Tagging=tags, **self._owner)
 
     def put(self, code: bytes, template: Template) -> str:
-        """Returns the URL of the template, with its functions' code at its place in the bucket."""
+        """Returns the URL of the template, which refers to the functions' code in the bucket."""
         zipped = {"Bucket": self.name, "Key": self._put(code, "zip")}
         written = json.dumps(_located(template, zipped), separators=(",", ":"))
         return f"{self._s3.meta.endpoint_url}/{self.name}/{self._put(written.encode(), 'json')}"

@@ -1,5 +1,5 @@
-"""How many instances of functions the account has, asked before anything is made: a stack that reserves more of them
-than there are is rolled back, and leaves its table and buckets."""
+"""Checks how many function instances the account has before anything is made: CloudFormation rolls back a stack that
+reserves too many, and leaves its table and buckets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.stack import Stack
 from infra.templates import Template
 
 UNRESERVED_MIN = 100
-"""Instances that Lambda keeps for functions that reserve none. An account that has no more can reserve none."""
+"""Instances that Lambda keeps for functions that reserve none. An account with no more than these can reserve none."""
 MORE = "ask AWS for more (Service Quotas, L-B99A9384)"
 
 
@@ -46,7 +46,7 @@ def is_capped(template: Template, function: str) -> bool:
 
 
 def _reserved(template: Template) -> dict[str, int]:
-    """By function, where the template says a number."""
+    """The reserved instances, by function, where the template has a number."""
     said = {name: r.get("Properties", {}).get(RESERVED) for name, r in template["Resources"].items()}
     return {name: number for name, number in said.items() if isinstance(number, int)}
 
@@ -55,7 +55,7 @@ RESERVED = "ReservedConcurrentExecutions"
 
 
 def _held(client: Any, stack: Stack) -> int:
-    """What the functions of the stack reserve already."""
+    """The concurrency that the stack's functions reserve already."""
     if not stack.exists():
         return 0
     return sum(_held_by(client, name) for kind, _, name in stack.resources() if kind == "AWS::Lambda::Function")

@@ -1,4 +1,4 @@
-"""Everything that people read and are asked, on stderr, and the reason why a command stops."""
+"""All output to people and questions to them, on stderr, and the reason why a command stops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Stop(Exception):
 
 
 ORDER = ("Remove", "Replace", "Modify", "Import", "Add")
-"""Of changes: the dangerous first."""
+"""The order of changes: dangerous ones first."""
 
 
 def say(text: str) -> None:
@@ -29,7 +29,7 @@ def show(changes: Sequence[ResourceChange]) -> None:
 
 
 def ask(question: str, says_yes: bool) -> bool:
-    """`says_yes`: the answer was given before. Raises Stop where nobody can be asked."""
+    """`says_yes`: the user has agreed beforehand. Raises Stop where nobody can answer."""
     if says_yes:
         return True
     if not sys.stdin.isatty():
@@ -40,7 +40,8 @@ def ask(question: str, says_yes: bool) -> bool:
 
 
 class Progress:
-    """One line that changes, on a terminal; elsewhere a line for each resource that is ready or failed."""
+    """Shows progress: one line that changes, on a terminal; elsewhere a line for each resource that is ready or
+    failed."""
 
     def __init__(self, total: int) -> None:
         self._total = total

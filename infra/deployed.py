@@ -1,4 +1,4 @@
-"""A deployed stage: where it is found, and a token for it, which is made without showing one."""
+"""A deployed stage: its addresses, and a token for it, which needs no other token."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Addresses:
     """The function URL; the REST API where there is none."""
     rest_url: str
     sqs_url: str
-    """Where clients of SQS call, which sign host and path."""
+    """The address for clients of SQS, which sign host and path."""
     functions: dict[str, str]
     """The names of the Lambda functions, by those in `app.py`; `api` takes HTTP requests."""
     table: str
@@ -37,7 +37,7 @@ class Addresses:
 
 
 def addresses(aws: Aws, stack: Stack) -> Addresses:
-    """Raises Stop if the stack is not there, or has no table."""
+    """Raises Stop if the stack does not exist, or has no table."""
     if not stack.exists():
         raise Stop(f"there is no stack {stack.name} in {aws.region}; make deploy makes it")
     functions, table, rest, outputs = {}, None, "", stack.outputs()
@@ -82,7 +82,7 @@ def _snake(name: str) -> str:
 
 
 def make_token(aws: Aws, stage: Stage, name: str, rights: str) -> None:
-    """Writes it into the table, and prints what `POST /tokens` answers. `rights`: JSON, as there."""
+    """Writes a token into the table, and prints it as `POST /tokens` answers. `rights`: JSON, as there."""
     if stage.access != "tokens":
         raise Stop(f"the stage {stage.name} says access: {stage.access}; nobody asks for tokens there")
     parsed = _parsed(rights)
@@ -98,8 +98,8 @@ def _parsed(rights: str) -> Any:
 
 
 def _act_as(aws: Aws, function: str) -> None:
-    """With the settings of the deployed functions: table, bucket, where the signing key is. Those of the shell, of a
-    `make run` perhaps, would lead elsewhere."""
+    """Takes over the settings of the deployed functions: table, bucket, place of the signing key. Those of the shell,
+    perhaps for `make run`, would lead elsewhere."""
     described = aws.client("lambda").get_function_configuration(FunctionName=function)
     variables = described.get("Environment", {}).get("Variables", {})
     ours = {key: value for key, value in variables.items() if key.startswith("DECANT_")}

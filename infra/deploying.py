@@ -70,7 +70,7 @@ AFTERWARDS = {
 
 
 def _agree(stack: Stack, changes: Sequence[ResourceChange], says_yes: bool) -> None:
-    """Raises Stop if the person does not."""
+    """Raises Stop if the user declines."""
     losses = [change.name for change in changes if change.loses_messages]
     if losses:
         say(f"This removes {', '.join(losses)}, or leaves it behind, with all that it contains. Is an INFRA= missing?")
@@ -117,7 +117,8 @@ FIRST_RIGHTS = '[{"operations":["produce","consume","read","admin"],"topics":"*"
 
 
 def undeploy(aws: Aws, stage: Stage, says_yes: bool) -> None:
-    """Removes the stack. Table and buckets stay: only a person removes messages. What waits in Failures goes."""
+    """Removes the stack. Table and buckets stay: only a person removes messages. The queue Failures goes with its
+    events."""
     stack = Stack(aws.client("cloudformation"), stage.stack)
     if stack.status() in ("", "DELETE_COMPLETE"):
         say(f"there is no stack {stack.name} in {aws.region}")

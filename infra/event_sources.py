@@ -14,11 +14,11 @@ from infra.templates import Template
 
 REPORTS = "ReportBatchItemFailures"
 READ_BY_LAMBDA = ("SQS", "Kinesis", "DynamoDB")
-"""Sources for which Lambda heeds what the function reports, if it is told to."""
+"""Sources for which Lambda can use the function's report of failed records."""
 
 
 def check(template: Template) -> None:
-    """Raises Stop if records that are not stored would be lost, or if a rule is wrong."""
+    """Raises Stop if records that fail would be lost, or if a rule is wrong."""
     resources = template.get("Resources", {})
     ingest = resources.get("Ingest", {}).get("Properties", {})
     for name, source in [*_mappings(resources), *_events(ingest)]:

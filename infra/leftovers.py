@@ -1,5 +1,5 @@
-"""What stays when a stage is removed: whatever holds messages, or the keys without which they are worth nothing. Only a
-person removes that, with the commands told here."""
+"""Lists the resources that stay when a stage is removed: all that hold messages, or keys without which messages are
+worth nothing. Only a person removes these, with the commands printed here."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ KEYS_END = (
 )
 
 Left = tuple[str, str]
-"""Its type, and its name in AWS."""
+"""Its type and its name in AWS."""
 
 
 def tell(aws: Aws, stage: Stage, events: Iterable[StackEvent]) -> None:
-    """`events`: all of the stack. What it found in place and did not take in is in none, so what the template names is
-    looked for as well."""
+    """`events`: all of the stack. They lack resources that the stack found in place and did not take in, so `tell` also
+    looks for those that the template names."""
     skipped = [(event.kind, event.physical) for event in events if event.status == "DELETE_SKIPPED"]
     named = [*_named(aws, stage), (BUCKET, CodeBucket(aws, stage).name)]
     left = [each for each in dict.fromkeys([*skipped, *named]) if each[0] in REMOVALS and _exists(aws, *each)]
@@ -56,7 +56,7 @@ def tell(aws: Aws, stage: Stage, events: Iterable[StackEvent]) -> None:
 
 
 def tell_of_keys(changes: Sequence[ResourceChange]) -> None:
-    """Says what ends where a table of before gets new keys."""
+    """Says which keys end when an earlier table gets new signing keys."""
     made = {(change.action, change.kind) for change in changes}
     if {("Import", TABLE), ("Add", SECRET)} <= made:
         say(f"This makes new keys for a table that is there: {KEYS_END}.")
@@ -67,14 +67,14 @@ def pseudo_parameters(aws: Aws, stage: Stage) -> dict[str, str]:
 
 
 def _named(aws: Aws, stage: Stage) -> list[Left]:
-    """What the template of the stage retains under names that are known."""
+    """The resources that the stage's template retains under known names."""
     resources = with_names(complete({}, stage, []), pseudo_parameters(aws, stage))["Resources"].values()
     retained = [resource for resource in resources if resource.get("DeletionPolicy") == "Retain"]
     return [(r["Type"], r["Properties"][name]) for r in retained for name in NAME_PROPERTIES if name in r["Properties"]]
 
 
 def _exists(aws: Aws, kind: str, name: str) -> bool:
-    """True, too, if the caller may not know, or nobody asks."""
+    """Whether the resource exists. True, too, if the caller may not know, and for types without a look-up."""
     looks: dict[str, Callable[[], Any]] = {
         TABLE: lambda: aws.client("dynamodb").describe_table(TableName=name),
         BUCKET: lambda: aws.client("s3").head_bucket(Bucket=name, ExpectedBucketOwner=aws.account),
@@ -87,7 +87,7 @@ def _exists(aws: Aws, kind: str, name: str) -> bool:
 
 
 def _is_protected(aws: Aws, table: str) -> bool:
-    """From deletion. True, too, if the caller may not know."""
+    """Whether the table has deletion protection. True, too, if the caller may not know."""
     try:
         described = aws.client("dynamodb").describe_table(TableName=table)["Table"]
     except ClientError:

@@ -1,7 +1,7 @@
 """Makes the package and the template of a stage, the same bytes from every clone.
 
 Chalice makes the template of functions and routes; parts, the stage and the deployer's own files are laid over it. pip
-installs what `requirements.txt` names for Lambda's machines, whatever this one is, and fails where that cannot be had;
+installs the packages of `requirements.txt` for Lambda's machines, on any machine, and fails if one is not available;
 Chalice's own installer would warn and leave it out.
 """
 
@@ -39,18 +39,18 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 """Functions run on the version that packages them."""
 MACHINE = "x86_64"
 GLIBC_MIN, GLIBC = 17, 26 if sys.version_info < (3, 12) else 34
-"""Minor versions: what wheels are made for at the least, and what Lambda has (Amazon Linux 2, 2023)."""
+"""Minor versions of glibc: the least that wheels are built for, and Lambda's (Amazon Linux 2, 2023)."""
 
 VERSIONS = "packages.txt"
-"""In the zip: what was installed."""
+"""The file in the zip that lists the installed packages."""
 TASK = "/var/task"
-"""Where Lambda unpacks it: what stack traces show."""
+"""The folder into which Lambda unpacks the zip, as stack traces show it."""
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The first date that a zip file can have."""
 MODE = 0o100644 << 16
 
 AWS_SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "ssm", "sts")
-"""Whose clients the functions make. botocore describes 400 more, in 14 of its 16 MB."""
+"""AWS services whose clients the functions use. botocore describes 400 more, in 14 of its 16 MB."""
 
 LEFT_OUT = (
     "bin/*",
@@ -66,7 +66,7 @@ LEFT_OUT = (
 )
 
 COMMIT_COMMAND = ("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty")
-"""Twelve digits, and `-dirty` behind them where files of the commit have been changed."""
+"""Twelve digits of the commit, followed by `-dirty` if its files have been changed."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Package:
 
 def package(stage: Stage, own: Sequence[Path], region: str, out: Path) -> Package:
     """`own`: the deployer's files, laid over the stage in this order."""
-    complete({}, stage, own)  # mistakes are there: better now than after the work
+    complete({}, stage, own)  # a mistake in it fails before the work, not after
     out = out.resolve()
     folder = out / stage.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,8 +100,8 @@ def package(stage: Stage, own: Sequence[Path], region: str, out: Path) -> Packag
 
 
 def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template:
-    """The template that Chalice generates, and laid over it, in this order: the parts, the stage's settings, capacity
-    and template, the deployer's files. Raises Stop if one cannot be read, or a source of events is wrong."""
+    """The template of Chalice, with these laid over it in this order: the parts, the stage's settings, capacity and
+    template, the deployer's files. Raises Stop if one cannot be read, or a source of events is wrong."""
     access = PARTS.parent / "access" / f"{stage.access}.yaml"
     parts = [*sorted(PARTS.glob("*.yaml")), *([access] if access.exists() else [])]
     environment = {"Globals": {"Function": {"Environment": {"Variables": stage.environment}}}}
@@ -116,8 +116,8 @@ def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template
 
 
 def install(out: Path) -> Path:
-    """A folder of what `requirements.txt` names, as it goes to Lambda, which is kept until that, its versions or the
-    way it is made change. Byte code alone: with sources beside it, a fifth of the package would be there for stack
+    """A folder with the packages of `requirements.txt` as they go to Lambda. It is kept until that file, their versions
+    or the way of making it change. Byte code alone: with sources, a fifth of the package would only serve stack
     traces."""
     wanted = [ROOT / "requirements.txt", ROOT / "constraints.txt", Path(__file__)]
     key = hashlib.sha256(b"".join(path.read_bytes() for path in wanted) + PYTHON.encode()).hexdigest()[:16]
@@ -135,7 +135,7 @@ def install(out: Path) -> Path:
 
 
 def _move(made: Path, folder: Path) -> None:
-    """What another process has put there meanwhile is the same."""
+    """Leaves a folder that another process has put there meanwhile: its content is the same."""
     try:
         os.rename(made, folder)
     except OSError:
@@ -166,7 +166,7 @@ def _pip(folder: Path) -> None:
 
 
 def _by_chalice(stage: Stage, project: Path, region: str) -> tuple[Template, list[tuple[str, bytes]]]:
-    """Its template, and the files of its zip: the app, and the part of Chalice that runs in Lambda."""
+    """The stage's template, and the files of its zip: the app, and the part of Chalice that runs in Lambda."""
     _copy_project(stage, project)
     command = [sys.executable, "-c", "import sys; from chalice.cli import main; sys.exit(main())"]
     command += ["package", "--stage", stage.name, str(project / "out")]
@@ -181,9 +181,9 @@ def _by_chalice(stage: Stage, project: Path, region: str) -> tuple[Template, lis
 
 
 def _copy_project(stage: Stage, project: Path) -> None:
-    """The app in a folder of its own, without what lies about in a clone, in a stage that Chalice knows, under the name
-    of the app: the one in its own file only keeps apart what `chalice deploy` makes. Its policies are empty: the parts
-    have them."""
+    """Copies the app into a folder of its own, without stray files of the clone, with a stage that Chalice knows, under
+    the name of the app: the name in Chalice's own file only separates results of `chalice deploy`. Its policies are
+    empty: the parts have them."""
     shutil.copytree(ROOT / "chalicelib", project / "chalicelib", ignore=_all_but_sources)
     shutil.copy(ROOT / "app.py", project)
     with (project / "chalicelib/__init__.py").open("a") as about:
@@ -209,9 +209,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _compile(folder: Path, *options: str) -> None:
-    """Without this every cold start would compile everything: the dates of a zip make byte code look stale, and
-    Lambda's folder cannot be written. So it is used unchecked. In a process of its own, where hashes, and with them the
-    order of constants, are always the same."""
+    """Compiles all modules. Without byte code every cold start would compile everything: the dates of a zip make byte
+    code look stale, and Lambda's folder is read-only. So Python uses it unchecked. Runs in a process of its own, where
+    hashes, and with them the order of constants, are always the same."""
     command = [sys.executable, "-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     command += [*options, "-s", str(folder), "-p", TASK, str(folder)]
     _run("compileall", command, folder, {"PYTHONHASHSEED": "0"})
@@ -247,22 +247,22 @@ def is_wanted(path: str) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """The file, a binary without what only debuggers and linkers read."""
+    """The bytes of a file; those of a binary without symbols and debug information."""
     read = path.read_bytes()
     return stripped(read) if path.suffix == ".so" and read.startswith(b"\x7fELF\x02\x01") else read
 
 
 def stripped(elf: bytes) -> bytes:
-    """A shared object of 64 bits, up to the end of its last segment: sections are for linkers and debuggers, and come
-    behind. Unlike `strip`, this is the same on every machine."""
+    """A 64-bit shared object, up to the end of its last segment: sections serve only linkers and debuggers, and lie
+    behind. Unlike `strip`, this gives the same bytes on every machine."""
     program_headers, size, count = *struct.unpack_from("<Q", elf, 32), *struct.unpack_from("<HH", elf, 54)
     end = 0
     for at in range(program_headers, program_headers + size * count, size):
         offset, length = struct.unpack_from("<Q", elf, at + 8)[0], struct.unpack_from("<Q", elf, at + 32)[0]
         end = max(end, offset + length)
     cut = bytearray(elf[:end])
-    struct.pack_into("<Q", cut, 40, 0)  # where the table of sections is
-    struct.pack_into("<HHH", cut, 58, 0, 0, 0)  # the size of its entries, how many there are, which one has the names
+    struct.pack_into("<Q", cut, 40, 0)  # offset of the table of sections
+    struct.pack_into("<HHH", cut, 58, 0, 0, 0)  # size of its entries, their number, index of the one with the names
     return bytes(cut)
 
 

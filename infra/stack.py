@@ -1,4 +1,4 @@
-"""One CloudFormation stack: changes to it are proposed, shown, carried out and waited for."""
+"""One CloudFormation stack: proposes changes to it, shows them, carries them out, and waits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from botocore.exceptions import ClientError
 from infra.console import Stop
 
 CAPABILITIES = ["CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
-"""Roles are made, and the SAM transform is applied."""
+"""The stack may make roles, and uses the SAM transform."""
 
 LOOK_SECONDS_MIN, LOOK_SECONDS_MAX, SLOWER = 0.2, 3.0, 1.3
 
 UNCHANGED = ("didn't contain changes", "No updates are to be performed")
 CANCELLED = ("creation cancelled", "update cancelled", "deletion cancelled")
-"""Resources that fail since another one did."""
+"""Reasons of resources that fail because another one failed."""
 
 WITH_MESSAGES = (
     "AWS::DynamoDB::GlobalTable",
@@ -32,7 +32,7 @@ WITH_MESSAGES = (
     "AWS::SSM::Parameter",
     "AWS::SecretsManager::Secret",
 )
-"""What has messages in it, or keys without which they are worth nothing."""
+"""Types that hold messages, or keys without which messages are worth nothing."""
 
 NOT_THERE = ("", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE")
 """A stack under review has a change set that was never carried out, and nothing else."""
@@ -55,7 +55,7 @@ class ResourceChange:
 
     @property
     def loses_messages(self) -> bool:
-        """They are removed, or stay in what is left alone, where nobody looks for them."""
+        """Whether the change removes messages, or leaves them outside the stack, where nobody looks for them."""
         return self.kind in WITH_MESSAGES and self.action in ("Remove", "Replace")
 
 
@@ -89,12 +89,12 @@ class Ending:
 
 
 Waiting = Callable[[Callable[[StackEvent], None]], Ending]
-"""Waits for the end of an operation, and is told each event."""
+"""Waits for the end of an operation, and passes each event on."""
 
 
 class Stack:
     def __init__(self, cloudformation: Any, name: str, options: Mapping[str, Any] | None = None) -> None:
-        """`options`: of its change sets, besides those that each has."""
+        """`options`: further parameters of its change sets."""
         self._client = cloudformation
         self._options = options or {}
         self.name = name
@@ -120,8 +120,8 @@ class Stack:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def propose(self, change_set: str, template_url: str, tags: dict[str, str]) -> list[ResourceChange]:
-        """Makes a change set of this name. Empty where nothing would change; then it is removed again. A new stack
-        takes in what an earlier one left under the same names."""
+        """Makes a change set of this name. Returns an empty text if nothing would change; the change set is then
+        removed again. A new stack takes in resources that an earlier one left under the same names."""
         is_new = self.check_ready()
         self._client.create_change_set(
             StackName=self.name,
@@ -143,7 +143,7 @@ class Stack:
         raise Stop(f"CloudFormation refuses the template: {reason}")
 
     def execute(self, change_set: str) -> Waiting:
-        """Begins to carry it out; what it returns waits for the end. What is refused is discarded."""
+        """Begins to carry out a change set; discards one that AWS refuses. The returned function waits for the end."""
         seen, stack = self._newest_event(), self._describe(self.name)["StackId"]
         try:
             self._client.execute_change_set(StackName=self.name, ChangeSetName=change_set)
@@ -154,14 +154,14 @@ class Stack:
         return partial(self._wait, seen, stack)
 
     def cause(self, ending: Ending) -> str:
-        """Of a failure: the first resource that failed, and why."""
+        """The reason of a failure: the first resource that failed, and why."""
         first = next((event for event in ending.events if event.is_first_cause), None)
         if first is None:
             return f"the stack is {ending.status}"
         return f"{first.name} {first.status}: {self._in_full(first.reason)}"
 
     def _in_full(self, reason: str, **of: str) -> str:
-        """What is checked before anything is made is explained elsewhere."""
+        """CloudFormation explains a failed validation in events of its own, and refers to them in the reason."""
         if "DescribeEvents" in reason:
             pages = self._client.get_paginator("describe_events").paginate(StackName=self.name, **of)
             events = [event for page in pages for event in page["OperationEvents"]]
@@ -170,13 +170,14 @@ class Stack:
         return " ".join(reason.split())
 
     def discard(self, change_set: str) -> None:
-        """Without its only change set, a stack that was never made is nothing."""
+        """Discards a change set. A new stack without its only change set is removed as well."""
         self._client.delete_change_set(StackName=self.name, ChangeSetName=change_set)
         if self.status() == "REVIEW_IN_PROGRESS":
             self._client.delete_stack(StackName=self.name)
 
     def delete(self) -> Waiting:
-        """Begins to remove it; what it returns waits for the end. What the template says must be retained is left."""
+        """Begins to remove the stack. The returned function waits for the end. Resources that the template retains
+        stay."""
         described = self._described()
         if described is None:
             return lambda _on_event: Ending("DELETE_COMPLETE", [])
@@ -185,7 +186,7 @@ class Stack:
         return partial(self._wait, seen, described["StackId"])
 
     def check_ready(self) -> bool:
-        """Raises Stop if the stack's status forbids changes. Whether it is new."""
+        """Returns whether the stack is new. Raises Stop if its status forbids changes."""
         status = self.status()
         if status in NOT_THERE:
             return True
@@ -214,8 +215,8 @@ class Stack:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def _wait(self, seen: str | None, stack: str, on_event: Callable[[StackEvent], None]) -> Ending:
-        """`stack`: its id, by which it is still known when it is deleted. A status without an event since `seen` is
-        that of before: AWS may tell it for a while."""
+        """`stack`: its id, which still names it after deletion. A status without an event since `seen` is an earlier
+        one: AWS may return it for a while."""
         events: list[StackEvent] = []
         pauses = _pauses()
         while True:
@@ -230,11 +231,11 @@ class Stack:
             time.sleep(next(pauses))
 
     def events(self) -> list[StackEvent]:
-        """All that happened to the stack since it was first proposed, the oldest first."""
+        """All events of the stack since it was first proposed, oldest first."""
         return self._events_since(None, self.name)[1]
 
     def _events_since(self, seen: str | None, stack: str) -> tuple[list[str], list[StackEvent]]:
-        """The ids and the events after this one, the oldest first."""
+        """The ids and the events after this one, oldest first."""
         ids: list[str] = []
         events: list[StackEvent] = []
         for page in self._client.get_paginator("describe_stack_events").paginate(StackName=stack):
@@ -274,7 +275,7 @@ def _event(found: dict[str, Any]) -> StackEvent:
 
 
 def _pauses() -> Iterator[float]:
-    """Seconds between looks: longer and longer."""
+    """Yields seconds between two polls: longer and longer."""
     seconds = LOOK_SECONDS_MIN
     while True:
         yield seconds

@@ -32,14 +32,14 @@ ACCESSES = ("tokens", "iam", "none")
 KEYS = ("access", "alarms", "concurrency", "warm_throughput", "tags", "settings", "template")
 MAPPINGS = ("settings", "template", "tags", "warm_throughput")
 CHOICES = {"DECANT_LOG": ("json", "off"), "DECANT_FUNCTION_ACCESS": ("iam", "tokens")}
-"""Settings that have only these values: with another one no function would start."""
+"""The valid values of some settings: with any other no function would start."""
 
 CONCURRENCY_MIN = 1
 WARM_UNITS_MIN = {"read": 12_000, "write": 4_000}
-"""A second: every new table on demand serves these, and DynamoDB takes no less."""
+"""Units a second that every new on-demand table serves; DynamoDB accepts no smaller number."""
 
 TAGS_MAX, TAG_NAME_CHARS_MAX, TAG_CHARS_MAX = 40, 128, 256
-"""AWS takes 50 tags of a resource, some of them ours, Chalice's and its own."""
+"""AWS accepts 50 tags per resource, which include ours, Chalice's and its own."""
 
 NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
 """Names of buckets, of at most 63 characters, contain it."""

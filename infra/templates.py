@@ -35,7 +35,7 @@ WAITS = {
 """Paths whose requests may wait, and the functions that answer them. All others go to `APIHandler`."""
 
 CATCH_ALL = ("/", "/{proxy+}")
-"""What matches every path that no other does."""
+"""The paths of all requests that no other path matches."""
 
 NAME_PROPERTIES = ("TableName", "BucketName")
 
@@ -48,8 +48,8 @@ METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 
 
 def merged(below: Any, above: Any) -> Any:
-    """`below` with what `above` changes: dicts key by key, everything else as a whole, lists too. A null removes its
-    key, as in a JSON merge patch (RFC 7396)."""
+    """Returns `below` with the changes of `above`: dicts key by key, everything else as a whole, lists too. A null
+    removes its key, as in a JSON merge patch (RFC 7396)."""
     if not isinstance(above, dict):
         return above
     kept = dict(below) if isinstance(below, dict) else {}
@@ -62,7 +62,7 @@ def merged(below: Any, above: Any) -> Any:
 
 
 def load(path: Path) -> Template:
-    """A file of a mapping. CloudFormation's short forms (`!Ref`, `!Sub`) may be used."""
+    """Reads a file that holds a mapping. It may use CloudFormation's short forms (`!Ref`, `!Sub`)."""
     try:
         content = yaml.load(path.read_text(), _Loader)  # noqa: S506 - it is a safe one
     except (OSError, UnicodeDecodeError) as error:
@@ -83,7 +83,7 @@ def load_template(path: Path) -> Template:
 
 
 def check_mappings(template: Any, path: Path) -> None:
-    """Raises Stop if something else stands where a mapping must. `path`: the file it is from."""
+    """Raises Stop if a value stands where a mapping must. `path`: the file it is from."""
     for place in MAPPINGS:
         _check_mapping(template, place.split("."), [], path)
 
@@ -98,7 +98,7 @@ def _check_mapping(value: Any, below: list[str], names: list[str], path: Path) -
 
 
 class _Loader(yaml.SafeLoader):
-    """With `!Name value` for `{"Fn::Name": value}`, and without dates: templates have `Version: 2012-10-17`."""
+    """Reads `!Name value` as `{"Fn::Name": value}`, and dates as text: templates have `Version: 2012-10-17`."""
 
 
 def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> Template:
@@ -125,8 +125,8 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def with_functions(template: Template) -> Template:
-    """The template of Chalice, with functions of their own for what waits. Any path and any method goes to a function,
-    which answers 404 or 405 where it is none: API Gateway itself answers 403 to what it does not know."""
+    """The template of Chalice, with separate functions for requests that wait. Any path and any method goes to a
+    function, which answers 404 or 405 to unknown ones: API Gateway itself would answer 403."""
     resources = dict(template["Resources"])
     properties = resources["RestAPI"]["Properties"]
     body = properties["DefinitionBody"]
@@ -155,8 +155,9 @@ def _operation(path: str) -> dict[str, Any]:
 
 
 def with_names(template: Template, known: dict[str, str]) -> Template:
-    """Writes out the names of resources that outlive their stack: CloudFormation takes in what an earlier stack left
-    only under a name that is written out. `known`: pseudo parameters, such as `AWS::StackName`, and their values."""
+    """Writes out the names of resources that outlive their stack: CloudFormation takes in an earlier stack's resources
+    only if the template names them literally. `known`: pseudo parameters, such as `AWS::StackName`, and their
+    values."""
     resources = dict(template["Resources"])
     for logical, resource in resources.items():
         if resource.get("DeletionPolicy") == "Retain":
@@ -184,7 +185,7 @@ def _written_out(value: Any, known: dict[str, str]) -> Any:
 
 def without_alarms(template: Template) -> Template:
     """The template without our alarms and the widget that shows them: CloudWatch charges for each alarm, and nobody
-    listens to those of a trial stage. The deployer's own stay, and so does the topic."""
+    watches those of a trial stage. The deployer's own alarms stay, and so does the topic."""
     ours = {name for name, part in load(PARTS / "alarms.yaml")["Resources"].items() if part["Type"] == ALARM}
     resources = {name: resource for name, resource in template["Resources"].items() if name not in ours}
     if "Dashboard" in resources:
@@ -193,7 +194,7 @@ def without_alarms(template: Template) -> Template:
 
 
 def _without_widget(dashboard: dict[str, Any]) -> dict[str, Any]:
-    """A body in another form is the deployer's, and stays as it is."""
+    """Returns the dashboard without the widget. A body in another form is the deployer's, and stays."""
     body = dashboard["Properties"]["DashboardBody"]
     if not isinstance(text := body.get("Fn::Sub"), str):
         return dashboard
@@ -207,9 +208,9 @@ def _without_widget(dashboard: dict[str, Any]) -> dict[str, Any]:
 
 
 def for_emulators(template: Template) -> Template:
-    """With each method of the paths that take any, and with alarms on a metric for those on an expression: ministack
-    1.5 knows only these. And with an HTTP API, whose address clients of SQS can use: they sign the host and the path,
-    and at the other addresses of an emulator the functions see a different host or path."""
+    """Returns the template with each method of the paths that take any, and with alarms on a metric for those on an
+    expression: ministack 1.5 supports only these. Adds an HTTP API, whose address SQS clients can use: they sign host
+    and path, and the functions see others of these at an emulator's other addresses."""
     resources = {name: _RENDERED.get(r.get("Type"), _same)(r) for name, r in template["Resources"].items()}
     whole: Template = merged({**template, "Resources": resources}, load(INFRA / "examples" / "http-api.yaml"))
     return whole

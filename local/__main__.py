@@ -88,7 +88,7 @@ def port_of(text: str, name: str = "PORT") -> int:
 
 
 def offer_store(port: int) -> Endpoint | None:
-    """Offers a store of this process as a DynamoDB endpoint; None for a real one, which has one."""
+    """Offers the memory store as a DynamoDB endpoint. Returns None for a real DynamoDB, which has an endpoint."""
     answers = answering()
     if answers is None:
         return None

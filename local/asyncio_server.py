@@ -25,17 +25,17 @@ from local.connection import HOST, Connection
 from local.workload import Find, Judge, Pace, StartLimit, Workload
 
 CONNECTIONS_MAX = 10_000
-"""Each may hold a head and more of what is sent ahead: some 200 KB."""
+"""Each may hold a head and data sent ahead, some 200 KB in all."""
 
 DESCRIPTORS_KEPT = 128
-"""Of the files that the process may open, those that are no connections to this server: files of the store, connections
-to DynamoDB, webhooks, and to the other server of the process, and what was accepted while others were being closed."""
+"""File descriptors that connections to this server leave free: for files of the store, connections to DynamoDB,
+webhooks, the other server of the process, and connections accepted while others are being closed."""
 
 ACCEPTED_AT_ONCE = 8
 """New connections accepted in one turn of the loop; those that make room for them are closed after it."""
 
 COMPLAINT_SECONDS = 60
-"""How often it is said that no connection can be accepted."""
+"""How often the server says that it cannot accept connections."""
 
 _EXHAUSTED = (EMFILE, ENFILE, ENOBUFS, ENOMEM)
 
@@ -43,20 +43,20 @@ BACKLOG = 1_024
 """Connections that may wait to be accepted: the clients of a load test all arrive at once."""
 
 POLLS_MAX = 1_000
-"""Requests that wait for messages at once, each in a thread of some 50 KB. Further ones wait for one of these to end:
-20 s."""
+"""Requests that may wait for messages at the same time, each in a thread of some 50 KB. Further ones wait up to 20 s
+for one of these to end."""
 
 GRACE_SECONDS = 5
-"""How long what is under way has to come to its end when the server is told to end. Waits end within 1.5 s of it; stop
-commands of containers kill after 10 s."""
+"""How long requests under way may take to finish once the server is to end. Waits end within 1.5 s of it; container
+runtimes kill after 10 s."""
 
 OTHERS_MAX = 1_000
-"""Other requests executed at once. They have threads of their own: a produce must not wait for the polls that wait for
-its message."""
+"""Other requests executed at the same time. They have threads of their own: a produce must not wait for polls that wait
+for its message."""
 
 
 class Server:
-    """`find`: what a request asks for. `judge`: whether its head alone has it refused."""
+    """`find`: returns the work of a request. `judge`: rejects a request by its head alone."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Server:
         self._serving = threading.Lock()
 
     def serve_forever(self) -> None:
-        """Answers until `finish`, `shutdown`, or until it is interrupted."""
+        """Serves until `finish`, `shutdown`, or an interrupt."""
         with self._serving, asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
@@ -104,8 +104,8 @@ class Server:
             self._loop.add_signal_handler(ending, self._on_signal)
 
     def finish(self) -> None:
-        """Accepts no more connections, has what waits answered with what there is, and ends `serve_forever` when all
-        that is under way is answered, or after `GRACE_SECONDS`. Call it from another thread."""
+        """Accepts no more connections, answers waiting requests with the messages there are, and ends `serve_forever`
+        when all requests under way are answered, or after `GRACE_SECONDS`. Call it from another thread."""
         self._loop.call_soon_threadsafe(self._finishing.set)
 
     def shutdown(self) -> None:
@@ -155,6 +155,6 @@ class Server:
 
 
 def _descriptors_left() -> int:
-    """How many connections the process can have open; where it may open few files, half of these."""
+    """How many connections the process can keep open; with a low limit of files, half of these."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return CONNECTIONS_MAX if limit == resource.RLIM_INFINITY else max(limit - DESCRIPTORS_KEPT, limit // 2)

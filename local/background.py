@@ -1,5 +1,5 @@
-"""Runs in threads of this process what AWS schedules: the sweeps, every second while that is cheap, and the push. On a
-laptop, a minute is too long to wait."""
+"""Runs the jobs that AWS schedules in threads of this process: the sweeps, every second while that is cheap, and the
+push. On a laptop, a minute is too long to wait."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PAUSES_PER_ROUND = 19
 due."""
 
 DROP_EVERY_MS = HOUR_MS
-"""How often the memory store is searched for what has expired: all of it is looked at."""
+"""How often a search of the whole memory store removes expired items."""
 
 _dropped_at_ms = 0
-"""By the clock that is never set."""
+"""By the monotonic clock."""
 
 MOVE_MS = 5 * SECOND_MS
-"""How long move tasks are worked on at once, most of which is waiting for their rates: this sweep has a thread of its
+"""How long one sweep works on move tasks; most of the time it waits for their rates. This sweep has a thread of its
 own, and new tasks must not wait long."""
 
 
@@ -71,8 +71,8 @@ def pause_seconds(round_seconds: float) -> float:
 
 
 def sweep_all() -> bool:
-    """Runs all sweeps once, but for that of move tasks. Errors are logged, and do not stop later rounds. Returns
-    whether the store responded: a round that waited for it in vain took long but used nothing."""
+    """Runs all sweeps once, except the one of move tasks. Logs errors, which do not stop later rounds. Returns whether
+    the store responded: a round that waited for it in vain took long but used nothing."""
     service = wiring.api().service
     sweeps = service.sweeps
     all_sweeps: tuple[Callable[[], object], ...] = (
@@ -100,7 +100,7 @@ def _answered(sweep: Callable[[], object]) -> bool:
 
 
 def drop_expired(runtime: Runtime) -> None:
-    """DynamoDB removes expired items by itself."""
+    """Removes expired items from the memory store once an hour; DynamoDB does so by itself."""
     global _dropped_at_ms
     if runtime.uptime() - _dropped_at_ms >= DROP_EVERY_MS:
         _dropped_at_ms = runtime.uptime()
@@ -108,7 +108,7 @@ def drop_expired(runtime: Runtime) -> None:
 
 
 def wake(topic_name: str, _is_staying: bool) -> None:
-    """Starts a run for the topic. It need not stay: the sweeps start the next one within seconds."""
+    """Starts a push run for the topic. It need not stay: the sweeps start the next one within seconds."""
     threading.Thread(target=_run, args=[topic_name], name="decant-push", daemon=True).start()
 
 

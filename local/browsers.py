@@ -1,8 +1,8 @@
-"""Keeps web pages away from a server that asks nobody for a token.
+"""Keeps web pages away from a server without access control.
 
-A browser lets any page send requests to this machine: their answers stay hidden from the page, but what they ask for is
-done. With a name of its own that resolves to 127.0.0.1 a page even reads the answers. What a browser says of a request
-tells such a page apart; other clients say none of it, and pass.
+A browser lets any page send requests to this machine: their answers stay hidden from the page, but the server carries
+them out. With a name of its own that resolves to 127.0.0.1 a page even reads the answers. Browsers send headers that
+identify such a page; other clients send none of them, and pass.
 
 <https://www.w3.org/TR/fetch-metadata/>, <https://fetch.spec.whatwg.org/#origin-header>
 """

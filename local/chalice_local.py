@@ -1,4 +1,4 @@
-"""Has `chalice local`, which serves requests and nothing else, begin as `make run` does, and work in the background."""
+"""Makes `chalice local`, which only serves requests, begin as `make run` does, and work in the background."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from local.startup import open_store
 
 
 def begin(app: Application) -> None:
-    """Ends the process, with one line, where it cannot: Chalice imports the app in a thread, and would wait on without
-    it."""
+    """Ends the process with one line of text if it cannot start: Chalice imports the app in a thread, and would wait on
+    without it."""
     try:
         startup.choose()
         store = open_store()

@@ -1,4 +1,4 @@
-"""One connection that speaks HTTP/1.1: reads each whole request, has it executed, writes the response."""
+"""One connection that speaks HTTP/1.1: reads each whole request, passes it on, writes the response."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ LINGER_SECONDS = 2
 """How long a client that is still sending may take to read its rejection."""
 
 SMALL_BODY_BYTES_MAX = 16 * KIB
-"""A body up to this size costs less than a head may. It is read before anybody asks whether its caller may send it,
-which would take most requests as long as they take themselves; and it is not counted."""
+"""A body up to this size costs less than a head may. The server reads it before it checks whether the caller may send
+it, since for most requests that check takes as long as the request itself; and does not count it."""
 
 AHEAD_BYTES_MAX = 2 * HEAD_BYTES_MAX
-"""How much of further requests is received while one is executed."""
+"""How many bytes of further requests it receives while one is executed."""
 
 _log = logging.getLogger("decant")
 
@@ -154,7 +154,8 @@ class Connection(asyncio.Protocol):
             self._look_at_time()
 
     def _look_at_time(self) -> None:
-        """Most limits are never reached: the timer is set anew when it has gone off too early, or would too late."""
+        """Most limits are never reached: the timer is set again only after it has fired too early, or if it would fire
+        too late."""
         self._timer.cancel()
         now = self._loop.time()
         if now >= self._until:
@@ -219,7 +220,7 @@ class Connection(asyncio.Protocol):
         self._hold(len(self._incoming))
 
     def _hold(self, size: int) -> None:
-        """Counts so many bytes of a body more."""
+        """Counts these further bytes of a body."""
         self._held_bytes += size
         self._workload.held_bytes += size
 
@@ -234,7 +235,7 @@ class Connection(asyncio.Protocol):
         self._held_bytes, self._is_counting = 0, False
 
     def _carried_out(self, head: Head, body: bytes | None) -> Steps[RawResponse]:
-        self._is_counting = False  # what comes from now on is ahead
+        self._is_counting = False  # bytes from now on belong to the next request
         task = self._workload.find(head, body)
         if task.pace is Pace.AT_ONCE:
             return task.run(self._is_over)
@@ -243,7 +244,7 @@ class Connection(asyncio.Protocol):
         return (yield from self._elsewhere(task.pace, lambda: task.run(self._is_over)))
 
     def _begun(self, task: Task) -> Steps[RawResponse]:
-        """Of a request that may wait. It asks whether it is over when it waits."""
+        """Runs a request that may wait. Once it waits it asks `is_over`, and so makes room for another to start."""
 
         def is_over() -> bool:
             if self._is_starting:
@@ -279,7 +280,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon_threadsafe(call)
 
     def _is_over(self) -> bool:
-        """Whether nobody will hear of what a request that waits finds, or the server is to end."""
+        """Whether no client is left to hear the answer of a request that waits, or the server is to end."""
         return self._workload.is_finishing or self._is_lost or (self._incoming.has_ended and not self._incoming)
 
     def _send(self, data: bytes) -> Steps[None]:

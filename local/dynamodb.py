@@ -1,4 +1,4 @@
-"""Opens the store of DynamoDB, and makes sure that it works before the first request."""
+"""Opens the DynamoDB store, and checks that it works before the first request."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _CONFIG = Config(
 
 
 class _Unreachable(Exception):
-    """Nothing listens at the endpoint, or its name is invalid. `Retrier` would retry for seconds, but a mistyped name
-    should be reported at once."""
+    """No server listens at the endpoint, or its name is invalid. `Retrier` would retry for seconds, but a mistyped name
+    should fail at once."""
 
 
 def open_dynamodb() -> str:

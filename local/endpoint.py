@@ -24,10 +24,10 @@ from local.server import request_of
 from local.workload import HasHungUp, Pace, Task
 
 REQUEST_BYTES_MAX = 1 << 20
-"""A hundred keys need a fifth of it."""
+"""A request for a hundred keys needs a fifth of it."""
 
 CONNECTIONS_MAX = 32
-"""A job and a person read it at once; the descriptors of the process are for the service."""
+"""A job and a person may read at the same time; the rest of the process's descriptors are for the service."""
 
 OPERATIONS = frozenset({"Scan", "Query", "GetItem", "BatchGetItem", "DescribeTable", "ListTables"})
 _VERSION = "DynamoDB_20120810"
@@ -37,9 +37,9 @@ _log = logging.getLogger("decant")
 Wired = tuple[int, bytes, str]
 """Status, body and type of an answer."""
 Answering = Callable[[str, bytes], Wired]
-"""Is given one of `OPERATIONS` and the body of its request."""
+"""Answers one of `OPERATIONS`, given the body of its request."""
 Demanding = Callable[[Head, bytes], None]
-"""Raises SqsError for a request of somebody who may not read."""
+"""Raises SqsError for a caller that may not read."""
 
 
 class Endpoint(Server):
@@ -105,13 +105,13 @@ def start(endpoint: Endpoint) -> threading.Thread:
 
 
 SERVICE = "dynamodb"
-"""What a signature names."""
+"""The service that a signature names."""
 
 
 def demand_admin(head: Head, body: bytes) -> None:
-    """Lets a reader in. The endpoint shows all messages and tokens, so a reader of it may do everything. Under access
-    control demands a signature with the access key of a token that may `admin` everything; without, it refuses web
-    pages alone. Raises SqsError, whose types are those of every service of AWS."""
+    """Raises SqsError, whose types all services of AWS share, unless the caller may read everything: the endpoint shows
+    all messages and tokens. Under access control it demands a signature with the access key of a token that may `admin`
+    everything; without, it refuses only web pages."""
     api = wiring.api()
     try:
         request = request_of(head.method, head.target, head.headers, body)

@@ -46,9 +46,9 @@ _HEADER = rb"(%s):[ \t]*+([\t -~\x80-\xff]*+)\r?\n" % _TOKEN
 _EACH_HEADER = re.compile(_HEADER)
 
 _HEADERS = re.compile(b"(?:%s)*+" % _HEADER)
-"""Other lines (without a colon, continuing the previous one, or with control characters) are refused: whoever skips
-them, or takes them for the end of the headers, loses headers that others see, such as the length. RFC 9112 lets a line
-end without its carriage return."""
+"""Other lines (without a colon, continuing the previous one, or with control characters) are refused. A server that
+skips them, or takes them for the end of the headers, loses headers that others see, such as the length. RFC 9112 lets a
+line end without its carriage return."""
 
 _HOST = re.compile(r"[!$%&'()*+;=.:_~\[\]0-9A-Za-z-]*")
 """A name or an address, and perhaps a port; no comma, which stands between two headers."""
@@ -91,11 +91,9 @@ class ReceiveBuffer:
         self._bytes.clear()
 
     def head(self) -> Steps[bytes]:
-        """The head of a request up to its blank line. One blank line before it is ignored: old clients send one behind
-        a body.
-
-        Raises `EOFError` if the connection ends before that: a head without its blank line may lack anything, such as
-        the length of the body, and must not be executed."""
+        """Returns the head of a request up to its blank line. Ignores one blank line before it, which old clients send
+        after a body. Raises `EOFError` if the connection ends early: an incomplete head may lack anything, such as the
+        length of the body, and must not be executed."""
         head = yield from self._to_blank()
         return (yield from self._to_blank()) if head in _BLANK else head
 
@@ -116,8 +114,8 @@ class ReceiveBuffer:
         return self._taken(size)
 
     def take_chunks(self, body: bytearray, most: int) -> int:
-        """Adds the data of so many chunks to the body, as far as they have arrived whole. Returns how many it took:
-        any other is left to be read step by step, which takes ten times as long."""
+        """Adds the data of up to so many chunks to the body, as far as they have arrived whole. Returns how many it
+        took. The caller reads any other step by step, which takes ten times as long."""
         at = taken = 0
         while taken < most and (head := CHUNK_HEAD.match(self._bytes, at)):
             end = head.end() + int(head[1], 16)
@@ -129,8 +127,8 @@ class ReceiveBuffer:
         return taken
 
     def line(self) -> Steps[bytes]:
-        """Up to its end, which is left out: of lines within a body, a line feed alone is none, as others may not take
-        it for one. Raises `EOFError` if the connection ends before that."""
+        """Returns a line without its end. Within a body, a line feed alone ends no line, as other servers may not take
+        it for an end. Raises `EOFError` if the connection ends before that."""
         while (end := self._bytes.find(b"\n", 0, LINE_BYTES_MAX)) < 0:
             if len(self._bytes) >= LINE_BYTES_MAX:
                 raise InvalidField(f"the request body has a chunk header of more than {LINE_BYTES_MAX} bytes")
@@ -183,7 +181,8 @@ class Head(NamedTuple):
 
     @property
     def waits_to_send(self) -> bool:
-        """No client of HTTP/1.0 does: RFC 9110 has servers ignore its expectation."""
+        """Whether the client waits for `100 Continue`. Clients of HTTP/1.0 do not: RFC 9110 makes servers ignore their
+        expectation."""
         return not self.line.endswith("/1.0") and self.headers.get("expect", "").lower() == "100-continue"
 
 
@@ -280,10 +279,8 @@ def _text(data: bytes) -> str:
 def read_body(
     headers: Mapping[str, str], incoming: ReceiveBuffer, bytes_max: int, go_on: Callable[[int | None], Steps[None]]
 ) -> Steps[bytes | None]:
-    """None if no body is announced. Runs `go_on` once a body is going to be read: with its size, which chunks do not
-    tell.
-
-    Raises `EOFError` if the connection ends before the body does."""
+    """Returns the body, or None if the head announces none. Calls `go_on` with the body's size before it reads one;
+    chunks do not tell the size. Raises `EOFError` if the connection ends before the body does."""
     length, encoding = headers.get("content-length"), headers.get("transfer-encoding")
     if encoding is not None:
         _check_chunked(encoding, length)

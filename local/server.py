@@ -27,13 +27,14 @@ from local.memory.store import MemoryStore
 from local.workload import HasHungUp, Pace, Task
 
 BODY_BYTES_AT_ONCE_MAX = 64 * 1024
-"""A larger request takes so long that others had rather not wait for it."""
+"""A larger request takes so long that others must not wait for it."""
 
 TARGET_CHARS_MAX = 10_240
 """Path and query, which take a hundred times as long to decode as a body. API Gateway accepts as much of a head."""
 
 PARAMETERS_MAX = 1_000
-"""In a query. A form in it has some 400 for ten messages with ten attributes each, and no more have room."""
+"""The most fields of a query. A form in it has some 400 for ten messages with ten attributes each, and has no room for
+more."""
 
 _HOST = re.compile("^https?://[^/?]*", re.IGNORECASE)
 """A target may begin with the host."""
@@ -43,7 +44,7 @@ _WAITS = {
     for operation in (*OPERATIONS.values(), *CALLS.operations)
     if operation.request and (fields := defaults(operation.request)).keys() & {"wait_ms", "waitseconds"}
 }
-"""The operations that may wait for messages -> how long if it is not given; None: it depends."""
+"""Operations that may wait for messages -> the wait if the request gives none; None: it depends."""
 
 _FREQUENT_ACTIONS = frozenset({*SENDING, *SETTLING})
 
@@ -82,8 +83,8 @@ def _refused(error: DecantError) -> Found:
 
 
 def pace(asked: Operation | Action | None, body: bytes) -> Pace:
-    """A store in memory answers without waiting, unless the request is to wait for messages. Rare requests may read
-    a lot of it, and keep no others waiting."""
+    """The memory store answers without waiting, unless the request asks to wait for messages. Rare requests may read a
+    lot of it, and so run in a thread, where they keep no others waiting."""
     if asked is None:
         return Pace.SOON
     if _may_wait(asked, body):
@@ -94,7 +95,7 @@ def pace(asked: Operation | Action | None, body: bytes) -> Pace:
 
 
 def _may_wait(asked: Operation | Action, body: bytes) -> bool:
-    """A queue can have receives of SQS wait that do not ask for it. JSON may spell a name with escapes."""
+    """An SQS queue can have receives wait that do not ask for it. JSON may spell a name with escapes."""
     if isinstance(asked, Action):
         return asked.name in RECEIVING
     if asked.name not in _WAITS:
@@ -103,7 +104,7 @@ def _may_wait(asked: Operation | Action, body: bytes) -> bool:
 
 
 def _is_in_memory() -> bool:
-    """Hooks may wait for anything."""
+    """Whether a request needs memory alone. Hooks may wait for anything."""
     service = wiring.api().service
     hooks = service.producing.hooks
     return isinstance(service.env.store, MemoryStore) and not (hooks.before or hooks.after)

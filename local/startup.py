@@ -30,7 +30,7 @@ def choose() -> None:
 
 
 def _choose_log(text: str) -> None:
-    """Lines of JSON have stdout for themselves. Without them, what is logged goes to stderr, for people."""
+    """JSON lines have stdout for themselves. Without them, log records go to stderr, for people."""
     if text not in ("0", "1", "json"):
         raise StartupError(f"LOG must be 0, 1 or json; it is {text!r}")
     if text == "json":
@@ -59,7 +59,8 @@ def _choose_access(text: str) -> None:
 
 
 def first_token() -> str:
-    """What to say of the tokens that are needed; empty if none are. A table that is kept has had its first."""
+    """Returns the text to print about tokens, empty without access control. Makes the first token unless the table has
+    one."""
     if not wiring.settings.demand.requests:
         return ""
     if wiring.api().service.access.tokens.page(1, None)[0]:

@@ -1,4 +1,4 @@
-"""Everything that the connections of a server share: the threads that run requests, and limits on what they hold."""
+"""The shared state of a server's connections: the threads that run requests, and limits on what they hold."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from chalicelib.core.base.limits import MIB
 from local.http1 import Head, RawResponse
 
 BODIES_BYTES_MAX = 256 * MIB
-"""Of all large bodies that are received or carried out: eight of the largest, or sixty of a whole batch."""
+"""All large bodies together, from the first byte to the answer: eight of the largest, or sixty of a whole batch."""
 
 STARTS_AT_ONCE_MAX = 8
-"""A look into the store in memory takes a millisecond or two, and the first wait ten: so the loop keeps most of the
+"""A look into the memory store takes a millisecond or two, and a pop first waits ten: so the loop keeps most of the
 time, and hundreds begin in a second."""
 
 
@@ -30,8 +30,8 @@ class Pace(Enum):
 
 
 class Task(NamedTuple):
-    """What a request asks for. `run`: in the event loop's thread if its `pace` is `AT_ONCE`, which saves handing it
-    over; else in a thread of a pool."""
+    """The work of a request. `run` belongs in the event loop's thread if `pace` is `AT_ONCE`, which saves a hand-over;
+    else in a thread of a pool."""
 
     pace: Pace
     run: Callable[[HasHungUp], RawResponse]
@@ -51,10 +51,8 @@ class OpenConnection(Protocol):
 
 class StartLimit:
     """Lets requests that may wait begin a few at a time. Until it waits, such a request competes with the event loop
-    for the interpreter: of a thousand that all began at once, the loop got a thousandth of the time each, and a
-    produce waited for seconds.
-
-    Use it in the event loop's thread alone. `call_soon`: calls something after what the loop does now."""
+    for the interpreter: when a thousand began at once, the loop got a thousandth of the time, and a produce waited for
+    seconds. Use it in the event loop's thread alone. `call_soon`: calls a function after the loop's current task."""
 
     def __init__(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
         self._call_soon = call_soon
@@ -62,7 +60,7 @@ class StartLimit:
         self._waiting: deque[Callable[[], object]] = deque()
 
     def acquire(self, go_on: Callable[[], object]) -> bool:
-        """Whether one more may begin now; if not, `go_on` is called when it may."""
+        """Returns whether one more may begin now; if not, calls `go_on` when it may."""
         if self._free:
             self._free -= 1
             return True
@@ -70,7 +68,7 @@ class StartLimit:
         return False
 
     def release(self) -> None:
-        """One that has begun waits now, or has ended."""
+        """A request that has begun waits now, or has ended."""
         if self._waiting:
             self._call_soon(self._waiting.popleft())
         else:
@@ -79,10 +77,10 @@ class StartLimit:
 
 @dataclass
 class Workload:
-    """`find`: what a request asks for. `judge`: of a request whose large body is still to come, in a thread of a pool.
-    `connections`: those that are open, at most `connections_max`. `waiting`: those of them that wait for their client,
-    for a request, the rest of one, or to read an answer; the longest wait first. `held_bytes`: of large bodies that the
-    connections hold. `when_empty`: is called when the last connection is gone after `finish`."""
+    """`find`: returns the work of a request. `judge`: rejects a request by its head, in a thread of a pool, while its
+    large body is still to come. `connections`: the open ones, at most `connections_max`. `waiting`: those that wait for
+    their client, for a request, the rest of one, or to read an answer; the longest wait first. `held_bytes`: of large
+    bodies that the connections hold. `when_empty`: is called when the last connection is gone after `finish`."""
 
     find: Find
     judge: Judge

@@ -52,7 +52,7 @@ KINDS: dict[str, StructType | None] = {
         readers=_INT,  # queues that are read: more than `queues` while some drain
         most=_INT,  # the most queues that the topic ever had
         retention_ms=_LONG,
-        past_retentions=ArrayType(struct(until_ms=_LONG, retention_ms=_LONG)),  # of what was stored until then
+        past_retentions=ArrayType(struct(until_ms=_LONG, retention_ms=_LONG)),  # for messages stored until then
         index_keys=_BOOL,
         created_at_ms=_LONG,
         version=_LONG,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -33,6 +33,12 @@ def pytest_collection_finish() -> None:
     """All modules and tests are here to stay: no collection of garbage need look at them."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """`pytest -n auto`: one process more than there are cores, since tests of servers often wait."""
+    return (yield) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -32,6 +32,12 @@ CODE = ("benchmarks", "chalicelib", "client", "decant", "examples", "infra", "lo
 _HEADLESS = re.compile(r"[\"'(*_\d. -]*(What|Who|Whoever|Of)\b(?!.*\?$)")
 """At the beginning of a sentence, unless it is a question."""
 _BARE_WHO = re.compile(r"\bwhoever\b|\b(as|at|by|for|from|of|than|to|with) who\b")
+_WHAT_IS = re.compile(
+    r"\b(as|at|by|for|from|in|into|of|on|than|to|with) what (is|are|was|were|has|had|may|can|could|cannot)\b(?!.*\?$)"
+)
+_IS_TOLD = re.compile(r"\b(is|are|was|were|be|been) (not |then )?(told\b(?! (apart|to)\b)|(said|asked for)\b)")
+"""Passives that hide who speaks."""
+_ANYWHERE = (_BARE_WHO, _WHAT_IS, _IS_TOLD)
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_]*[A-Z`])")
 _FIELD = re.compile(r"^\s*\w+: +(?=[A-Z])", re.MULTILINE)
 """A docstring describes a field behind its name."""
@@ -50,7 +56,11 @@ class Found(NamedTuple):
 
 def in_paragraph(text: str) -> list[str]:
     sentences = _SENTENCE_END.split(" ".join(text.split()))
-    return [sentence for sentence in sentences if _HEADLESS.match(sentence) or _BARE_WHO.search(sentence)]
+    return [
+        sentence
+        for sentence in sentences
+        if _HEADLESS.match(sentence) or any(pattern.search(sentence) for pattern in _ANYWHERE)
+    ]
 
 
 def in_prose(text: str) -> list[str]:

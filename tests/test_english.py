@@ -22,9 +22,12 @@ BAD = Found("docs", "docs/a.md", "What is due counts.")
         "Who asked is told.",
         "The answer goes to whoever asked.",
         "It belongs to the log, by who came first.",
+        "A pop takes its share of what is due.",
+        "The caller is told that no reply came.",
+        "It reads fewer messages than was asked for.",
     ],
 )
-def test_headless_beginnings_and_bare_pronouns_count(sentence: str) -> None:
+def test_headless_clauses_bare_pronouns_and_passives_without_actor_count(sentence: str) -> None:
     assert in_markdown(sentence) == in_markdown(f"A call returns.\n{sentence} Nothing follows.") == [sentence]
 
 
@@ -32,6 +35,8 @@ def test_headless_beginnings_and_bare_pronouns_count(sentence: str) -> None:
     "text",
     [
         "What is due?",
+        "Who decides on what is due?",
+        "The two cannot be told apart. It ends when it is told to. The log says what is due, and what it asked for.",
         "Callers who share an instance share its caches. The log says who called, and what it cost.",
         "# What is promised\n\n    What is code\n\n```\nOf code, nothing counts.\n```",
         "It sends `What is quoted`, by `whoever`.",

@@ -82,7 +82,7 @@ TECHNOLOGIES = {
 """Packages that may be imported only there."""
 
 PROTOCOLS = r"(?i:sqs|mqhttp|celery|chalice(?!lib))|HTTP"
-"""What the core does not name."""
+"""Words that the core must not contain."""
 CONTRACT = ('"sqs-queues"', '"for_sqs"', '["`]sqs:[a-z]+["`]')
 """But for what tables hold, and the properties that users read."""
 
@@ -180,7 +180,7 @@ PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.p
 """It stands beside the layers: what the store writes, it reads, and one contract test joins them."""
 
 CLIENT = [Module(_name(path), path) for path in sorted(ROOT.glob("client/**/*.py"))]
-"""What programs that use the service can copy."""
+"""Modules that programs of users can copy."""
 
 PRODUCT = [Module(_name(path), path) for path in sorted(ROOT.glob("decant/**/*.py"))]
 """The package that users install: the client, the command line, and what of the service runs with them."""

@@ -158,7 +158,7 @@ def swept(event: Any) -> Json:
 @request
 class PushRequest:
     """topic: Whose pushed groups are called.
-    is_staying: The run waits for what is due soon."""
+    is_staying: The run waits for messages that are due soon."""
 
     topic: str = required(string())
     is_staying: bool = required(flag())

@@ -3,7 +3,7 @@
 A process that is killed loses nothing that was kept. A power failure may lose the newest changes, as the machine has
 not written them yet (`synchronous = NORMAL`), but never leaves half of one.
 
-Whoever reads the file has every message, and the key that signs: folder and files are private.
+Folder and files are private: the file holds every message, and the signing key.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FILE = "decant.sqlite"
 _WAL = f"{FILE}-wal"
 RESERVE = "decant.reserve"
 _FILES = (FILE, _WAL, f"{FILE}-shm", f"{FILE}-journal", RESERVE)
-"""All that SQLite makes for it, each with the mode of the first, and what is kept free for it."""
+"""Files that SQLite makes for it, each with the mode of the first, and the reserve."""
 _UNKEPT = "the change cannot be kept in DATA"
 APPLICATION_ID = 0x44434E54
 """Marks the file as ours, in its header."""
 FORMAT = FORM
 """The version of the items, and of the tables below."""
 LOCK_SECONDS = 1
-"""How long to wait for a process before us that is about to end."""
+"""How long to wait for an earlier process that is about to end."""
 
 _TABLES = """
 CREATE TABLE item (pk TEXT NOT NULL, sk TEXT NOT NULL, item BLOB NOT NULL, PRIMARY KEY (pk, sk));
@@ -47,7 +47,7 @@ _PUT = "INSERT INTO item VALUES (?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE SET ite
 _REMOVE = "DELETE FROM item WHERE pk = ? AND sk = ?"
 
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-"""The second where a quota or a limit of the process ends the room."""
+"""Errors of a full disk; the second one comes from a quota or a limit of the process."""
 
 RESERVE_BYTES = 8 * MIB
 """SQLite's journal begins again after some 4 MB; the rest is for the largest changes, and for leases."""
@@ -63,7 +63,7 @@ MAKE_ROOM = frozenset(
         *(PUSH, SWEEP),
     }
 )
-"""What consumes and what deletes, at every door."""
+"""Operations that consume or delete, at every door."""
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -119,7 +119,7 @@ class Disk:
 
     @property
     def is_full(self) -> bool:
-        """Whether there was no room for a change, and is none yet."""
+        """Whether a change found no room, and there is still none."""
         return (self._was_full or not self._reserve.is_held) and not self._has_room()
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Disk:
         return item
 
     def _demand_format(self) -> None:
-        """Reads, and so locks, the file before anything is written."""
+        """Reads, and so locks, the file before the first write."""
         if self._is_new():
             return
         if not self._is_ours():
@@ -149,7 +149,7 @@ class Disk:
             )
 
     def _is_new(self) -> bool:
-        """Whether nothing was ever kept: the process before may have been killed when it had just made the file."""
+        """Whether the file was never written: an earlier process may have been killed just after it made the file."""
         [[tables]] = self._db.execute("SELECT count(*) FROM sqlite_schema")
         return tables == 0 and self._pragma("application_id") == 0
 
@@ -168,7 +168,7 @@ class Disk:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All that is executed meanwhile, or nothing."""
+        """Commits all statements within it, or none."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield
@@ -224,7 +224,8 @@ class Disk:
 
 
 def _demand_ours_or_empty(folder: Path) -> None:
-    """A folder that was named by mistake gets no file of ours, and what belonged to a file that was cut off stays."""
+    """A folder that was named by mistake gets no file of ours, and the journal of a truncated file stays. Raises
+    `FolderUnusable`."""
     file, journal = folder / FILE, folder / _WAL
     if folder.is_dir() and not file.exists() and any(folder.iterdir()):
         raise FolderUnusable(f"{folder} has other files, and none of Decant: name a folder that is empty, or a new one")
@@ -241,7 +242,7 @@ def _packed(item: Item) -> bytes:
 
 
 class _Plain(pickle.Unpickler):
-    """Knows strings, numbers, bytes, lists and maps alone: a file that somebody else has made runs no code."""
+    """Reads only strings, numbers, bytes, lists and maps, so that a stranger's file runs no code."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"an item holds a {module}.{name}")
@@ -294,7 +295,7 @@ class Reserve:
         return disk.f_bavail * disk.f_frsize
 
     def _write(self) -> None:
-        """Bytes, and not a size alone: a file with a hole in it takes no room."""
+        """Writes bytes instead of only setting a size: a file with a hole in it takes no room."""
         file = os.open(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, FILE_MODE)
         with open(file, "wb") as reserved:
             reserved.write(bytes(RESERVE_BYTES))

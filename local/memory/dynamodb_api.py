@@ -21,7 +21,7 @@ from local.memory.sizes import bytes_of
 from local.memory.store import MemoryStore
 
 SCANS_MAX = 64
-"""Whose lists are kept from page to page."""
+"""Scans whose lists the API keeps from page to page."""
 
 _Segment = tuple[int, int]
 
@@ -31,13 +31,13 @@ BATCH_KEYS_MAX = 100
 SEGMENTS_MAX = 1_000_000
 LIMIT_MAX = 2**31 - 1
 EXPRESSION_CHARS_MAX = 4_096
-"""All of these are DynamoDB's."""
+"""Limits of DynamoDB."""
 ITEMS_AT_ONCE = 100
-"""Read under one lock of the store, so that other requests are not kept waiting."""
+"""Items read under one lock of the store, so that other requests need not wait."""
 
 WITHHELD = signing_key()
-"""The item that no answer has, with access control or without: receipts and secret access keys follow from it, and no
-reader needs it. A folder that is open today may be served under access control tomorrow."""
+"""The item that the API never shows, with access control or without: anyone who reads it can make receipts and secret
+access keys, and no reader needs it. A folder without access control today may have it tomorrow."""
 
 _TYPE = "application/x-amz-json-1.0"
 _PLACES = {"KeyConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues", "ScanIndexForward"}
@@ -50,7 +50,7 @@ _PARAMETERS = {
     "DescribeTable": {"TableName"},
     "ListTables": {"Limit", "ExclusiveStartTableName"},
 }
-"""What is carried out. All else is refused: an answer that ignored a filter would look like one to it."""
+"""The supported parameters of each call. Others are refused: an answer that ignored a filter would look filtered."""
 
 Json = dict[str, Any]
 
@@ -180,7 +180,7 @@ class DynamoApi:
         return {"TableNames": [self._table] if self._table > after else []}
 
     def _walk(self, wanted: KeyRange, after: str | None, is_descending: bool = False) -> Iterator[Item]:
-        """The items behind the sort key `after`, each as it is when its turn comes."""
+        """Yields the items behind the sort key `after`, each in its newest state."""
         withheld = WITHHELD.sk if wanted.pk == WITHHELD.pk else None
         while True:
             low = wanted.low if after is None or is_descending else max(after, wanted.low)
@@ -217,15 +217,15 @@ class DynamoApi:
 
 
 class Partitions:
-    """Lets scans read in pages, side by side, while others write. Sorted by name, so that a scan meets each partition
-    that exists all the while once. The list of a scan is kept to save time only: it may be made anew for any page."""
+    """Lets scans read in pages, side by side, while others write. Partitions are sorted by name, so that a scan meets
+    each one that exists throughout exactly once. The list of a scan only saves time: any page can make it again."""
 
     def __init__(self, names: Callable[[], list[str]]) -> None:
         self._names = names
         self._kept: dict[_Segment, list[str]] = {}
 
     def after(self, start: str | None, segment: int, total: int) -> Iterator[str]:
-        """Those of the segment, from `start` on. None: a scan begins."""
+        """The partitions of the segment, from `start` on. None: a scan begins."""
         known = None if start is None else self._kept.get((segment, total))
         names = self._sorted(segment, total) if known is None else known
         return (names[place] for place in range(bisect_left(names, start or ""), len(names)))

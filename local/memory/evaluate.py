@@ -10,7 +10,7 @@ NOTHING = object()
 
 
 def find(item: writes.Item | None, path: writes.Path) -> Any:
-    """What is at that place, or `NOTHING`."""
+    """Returns the value at this path, or `NOTHING`."""
     place: Any = item or {}
     for step in path:
         try:

@@ -1,4 +1,4 @@
-"""The condition of a Query: one partition, and which of its sort keys."""
+"""The condition of a Query: one partition, and a range of its sort keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HIGHEST = "\U0010ffff"
 """No sort key is behind it."""
 
 PARENTHESES_MAX = 20
-"""Nested as they may be, they are read one within the other; two terms need few."""
+"""The reader recurses into nested terms; two terms need few levels."""
 
 _TOKEN = re.compile(r"#?\w+|:\w+|<=|>=|<>|[<>=(),]")
 _NO_BETWEEN = ("=", "<=", "<", ">=", ">")
@@ -26,11 +26,11 @@ class KeyRange(NamedTuple):
 
 
 class Unreadable(ValueError):
-    """What is wrong with the condition."""
+    """A condition that cannot be read; the message says why."""
 
 
 def key_range(expression: str, names: Mapping[str, str], values: Mapping[str, str]) -> KeyRange:
-    """`names` and `values`: what the placeholders stand for. Raises `Unreadable`."""
+    """Returns the keys that the condition selects. `names` and `values`: by placeholder. Raises `Unreadable`."""
     reader = _Reader(expression, names, values)
     terms = reader.terms()
     if reader.rest:

@@ -13,19 +13,20 @@ _opened: list[MemoryStore] = []
 
 
 def close() -> None:
-    """Closes what was opened. Later requests to it are answered as while the store is away."""
+    """Closes all opened stores. Later requests to them fail as if the store were away."""
     while _opened:
         _opened.pop().close()
 
 
 def drop_expired(now_ms: int) -> None:
-    """Removes what has expired from what was opened."""
+    """Removes expired items from all opened stores."""
     for store in _opened:
         store.drop_expired(now_ms)
 
 
 def open_memory(keeps_blobs: bool) -> MemoryStore:
-    """Kept in the folder `DATA`, if that is set. Raises `StoreUnavailable`, whose detail is one line."""
+    """Opens a store that is kept in the folder `DATA`, if that is set. Raises `StoreUnavailable`, whose detail is one
+    line."""
     folder = os.environ.get("DATA")
     try:
         store = MemoryStore(keeps_blobs, Disk(Path(folder)) if folder else None)

@@ -17,7 +17,7 @@ _CONTAINER_BYTES, _ELEMENT_BYTES = 3, 1
 
 
 class Sized(dict[str, Any]):
-    """An item with its size, once that is known: to count a full segment takes longer than to write it."""
+    """An item with its size, computed once: counting a full segment takes longer than writing it."""
 
     __slots__ = ("bytes",)
     bytes: int
@@ -34,7 +34,7 @@ def bytes_of(item: Item | None) -> int:
 
 
 def sized(before: Item | None, write: Write, item: Item) -> Sized:
-    """The item after the write. Its size is that of the item before and of what the effects have changed."""
+    """The item after the write. Its size is the item's earlier size plus the changes of the effects."""
     made = item if isinstance(item, Sized) else Sized(item)
     if before:
         made.bytes = bytes_of(before) + sum(_growth(effect, before, item) for effect in write.effects)

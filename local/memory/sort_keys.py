@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
 BLOCK_KEYS_MAX = 1_000
-"""A longer block is cut in two."""
+"""A longer block is split."""
 
 
 class SortKeys:
@@ -18,7 +18,7 @@ class SortKeys:
         self._lasts = [block[-1] for block in self._blocks]
 
     def add(self, key: str) -> None:
-        """A key that is not there yet."""
+        """Adds a new key."""
         if not self._blocks:
             self._blocks, self._lasts = [[key]], [key]
             return
@@ -33,7 +33,7 @@ class SortKeys:
             self._lasts[place] = block[-1]
 
     def remove(self, key: str) -> None:
-        """A key that is there."""
+        """Removes an existing key."""
         place = bisect_left(self._lasts, key)
         block = self._blocks[place]
         del block[bisect_left(block, key)]

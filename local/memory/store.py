@@ -22,13 +22,13 @@ from local.memory.sizes import Sized, bytes_of, read_units, sized, write_units
 from local.memory.sort_keys import SortKeys
 
 ItemChange = tuple[Key, Item | None]
-"""An item as it is from now on; None: it is removed."""
+"""The new state of an item; None: it is removed."""
 
 _NO_KEYS = SortKeys([])
 
 
 class Keeper(Protocol):
-    """Keeps on disk what the store holds in memory. What raises `StoreUnavailable` has changed nothing."""
+    """Keeps on disk what the store holds in memory. A call that raises `StoreUnavailable` has changed nothing."""
 
     def keep(self, changes: Sequence[ItemChange]) -> None:
         """All of them or none."""
@@ -47,12 +47,12 @@ class Keeper(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether it keeps nothing but what makes room."""
+        """Whether it keeps only changes that make room."""
 
 
 class MemoryStore:
-    """Implements `chalicelib.core.store.Store`. One lock makes every request atomic. With a keeper it holds what that
-    keeps, and each change is kept before anyone can read it."""
+    """Implements `chalicelib.core.store.Store`. One lock makes every request atomic. With a keeper it loads the kept
+    items, and keeps each change before anyone can read it."""
 
     is_metered = True
     """Whether requests are billed, and items that are too large are refused."""
@@ -76,7 +76,7 @@ class MemoryStore:
             return self._keeper is not None and self._keeper.is_full
 
     def close(self) -> None:
-        """Between two requests. Later changes raise StoreUnavailable if there is a keeper."""
+        """Closes the keeper between two requests. Later changes raise StoreUnavailable if there is a keeper."""
         with self._lock:
             if self._keeper:
                 self._keeper.close()
@@ -153,8 +153,8 @@ class MemoryStore:
                 self._blobs.pop(name, None)
 
     def drop_expired(self, now_ms: int) -> int:
-        """Removes the items whose `ttl` has passed, as DynamoDB does, and returns how many. A partition at a time, so
-        that no request waits for all of it."""
+        """Removes the items whose `ttl` has passed, as DynamoDB does, and returns their number. It locks one partition
+        at a time, so that no request waits for all of it."""
         dropped = 0
         for pk in self.partitions():
             with self._lock:
@@ -170,7 +170,7 @@ class MemoryStore:
             return list(self._items)
 
     def count(self) -> int:
-        """How many items it holds."""
+        """The number of items."""
         with self._lock:
             return sum(map(len, self._items.values()))
 
@@ -191,7 +191,8 @@ class MemoryStore:
         return items
 
     def _ordered(self, pk: str) -> SortKeys:
-        """The sort keys of the partition. Most partitions have one item and are read by key: they need no order."""
+        """The sort keys of the partition, made at the first read by range: most partitions have one item, and need no
+        order."""
         if pk not in self._order and pk in self._items:
             self._order[pk] = SortKeys(self._items[pk])
         return self._order.get(pk, _NO_KEYS)

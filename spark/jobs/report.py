@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=DAYS,
         metavar="N",
-        help=f"the last days of what is kept by day (default: {DAYS})",
+        help=f"the last days to show in tables by day (default: {DAYS})",
     )
     parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
 

@@ -1,4 +1,4 @@
-"""What the tests of the deployment share. They run in one process: the emulator and the package are made once."""
+"""Fixtures of the deployment tests. These share one process, so that the emulator and the package are made once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ministack() -> Iterator[Ministack]:
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where packages are made."""
+    """The folder of packages."""
     return tmp_path_factory.mktemp("packages")
 
 
@@ -44,7 +44,7 @@ def deployed(ministack: Ministack, packages: Path) -> Deployment:
 
 @pytest.fixture(scope="session")
 def delayed(deployed: Deployment) -> str:
-    """The id of a message that is due in a second, of a topic that nobody pops."""
+    """The id of a message that is due in a second, in a topic without pops."""
     assert deployed.call("PUT", "/topics/later")[0] == 201
     status, stored = deployed.call("POST", "/topics/later/messages", {"messages": [{"body": "late", "delay_ms": 1000}]})
     assert (status, stored["messages"][0]["offset"]) == (200, None)

@@ -1,4 +1,4 @@
-"""`python -m infra`: what it says when it cannot work."""
+"""`python -m infra`: its messages when it cannot work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _nothing_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 
 def _said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """The exit code, and its one line."""
+    """The exit code, and the one line of output."""
     try:
         code = main(arguments)
     except SystemExit as stopped:

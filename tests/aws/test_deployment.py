@@ -1,4 +1,4 @@
-"""From the command to the message: all of it is deployed to an emulator of AWS, used, upgraded and rolled back."""
+"""From the command to the message: deploys everything to an emulator of AWS, uses it, upgrades it and rolls it back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _popped(group: Deployment, *acked: str) -> list[dict[str, Any]]:
     return messages
 
 
-@pytest.mark.usefixtures("delayed")  # early, so that nobody waits for it later
+@pytest.mark.usefixtures("delayed")  # early, so that later tests need not wait for it
 def test_messages_are_produced_popped_and_acked_on_each_front(orders: Deployment) -> None:
     for front in (orders, orders.by_rest_api):
         sent = [{"body": f"text {front.url}"}, {"body_base64": "AP8="}]

@@ -1,4 +1,4 @@
-"""Clients of other services, unchanged, against what is deployed, with access keys, through its function URL."""
+"""Unchanged clients of other services against a deployed stage, with access keys, through its function URL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def found_at(monkeypatch: pytest.MonkeyPatch, host: str | None, address: str, po
 
 @pytest.fixture
 def url(deployed: Deployment, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The function URL under the host that it has in AWS, which clients sign: it is found at the emulator."""
+    """The function URL under its host in AWS, which clients sign; it leads to the emulator."""
     host = f"{deployed.url.rsplit('/', 1)[1]}.lambda-url.{REGION}.on.aws"
     at = urlsplit(deployed.ministack.endpoint)
     found_at(monkeypatch, host, str(at.hostname), at.port)

@@ -1,4 +1,4 @@
-"""Every source of events, as the examples deploy it: what each sends becomes a message."""
+"""Every source of events, as the examples deploy it: each record becomes a message."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def physical(fed: Deployment, name: str) -> str:
 
 
 def test_a_message_of_sqs_comes_again_until_it_is_stored(fed: Deployment) -> None:
-    """Its topic is missing at first. (To Kinesis the emulator gives no record again, whatever the function reports.)"""
+    """The messages' topic is missing at first. (The emulator gives Kinesis no record again, even if the function
+    reports a failure.)"""
     sqs, url = fed.ministack.client("sqs"), physical(fed, "OrdersQueue")
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "2"})
     sqs.send_message(QueueUrl=url, MessageBody="from sqs")

@@ -1,5 +1,5 @@
-"""What a stage costs with nothing to do, counted from its template: the figures of docs/operations.md, for a month of
-30 days, at the prices of us-east-1."""
+"""An idle stage costs what docs/operations.md says: counted from its template, for a month of 30 days, at the prices of
+us-east-1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINUTES = 30 * 24 * 60
 EACH_ALARM, EACH_METRIC = 0.10, 0.30
 INVOCATION, GB_SECOND, READ_UNIT, LOGGED_BYTE = 0.20e-6, 16.67e-6, 0.125e-6, 0.50e-9
 GB, MS = 0.5, 150
-"""Of a sweep: its memory, and how long it is said to take."""
+"""A sweep's memory, and the duration that the page assumes."""
 ROWS = {"sweeps": 0, "reads": 1, "metrics": 2, "alarms": 3, "logs": 4}
 
 
@@ -61,7 +61,7 @@ def _scheduled(resources: dict[str, Any]) -> int:
 
 
 def _told_by_sweeps() -> list[dict[str, Any]]:
-    """The log lines of the sweeps of a minute, where there is nothing to do; not the first, which goes through all."""
+    """The log lines of the sweeps of an idle minute; not of the first, which goes through all topics."""
     client, lines = Client(), []
     client.api.service.telemetry.log_to(lambda line: lines.append(json.loads(line)), "decant-prod")
     wiring.use(client.api)

@@ -1,4 +1,4 @@
-"""What is packaged for Lambda."""
+"""The package for Lambda."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def test_it_is_small(package: Package) -> None:
 
 
 def test_other_clones_make_the_same_bytes(package: Package, tmp_path: Path) -> None:
-    """With what lies about in a clone that is worked in. The installed packages are copied, to save time: their
-    versions are given."""
+    """The clone has stray files. The test copies the installed packages, to save time: their versions are pinned."""
     for name in ("app.py", "requirements.txt", "constraints.txt", ".chalice", "chalicelib", "infra"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
@@ -83,7 +82,7 @@ def _plain(requirement: str) -> str:
 
 
 def test_nothing_is_compiled_at_a_cold_start(unpacked: Path) -> None:
-    """Byte code is used as it is: its flags say that nothing need be compared."""
+    """Python uses the byte code as it is: its flags say that it need not be compared."""
     for source in unpacked.rglob("*.py"):
         assert Path(importlib.util.cache_from_source(str(source))).exists(), source
     compiled = list(unpacked.rglob("*.pyc"))

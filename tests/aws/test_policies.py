@@ -1,7 +1,7 @@
-"""The rights of each function, held against what its code calls: enough, and not more.
+"""Compares the rights of each function with the calls of its code: enough, and not more.
 
-The calls are recorded over moto, where every request meets a cold instance. Most come from the stories
-that run on every store.
+The tests record calls over moto, where every request meets a cold instance. Most come from the stories that run on
+every store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.support.recorded_calls import SWEEPS, ColdClient, Recorder, Use
 from tests.support.small import small_pages
 
 TABLE = BUCKET = "recorded"
-"""Of their own: the calls of their clients are recorded."""
+"""Names of these tests alone, which record their clients' calls."""
 
 ROLES = {
     "ApiHandlerRole": {operation.id for operation in OPERATIONS.values() if operation.asks_store},
@@ -63,16 +63,16 @@ ROLES = {
     "SweepRole": {*SWEEPS, "export"},
     "ExportRole": {"export"},
 }
-"""What the function of each role calls."""
+"""The operations that each role's function runs."""
 
 NEVER_CALLED = {
     "Log": "by Lambda",
     "Trace": "by Lambda",
     "Fail": "by Lambda, for an event that it could not deliver",
-    "WriteExports": "by DynamoDB, with the rights of who asked for the export",
+    "WriteExports": "by DynamoDB, with the rights of the caller that asked for the export",
     "s3:ListBucket": "what it allows is to be told that an object is missing",
 }
-"""Statements and actions that no code of ours uses, and who does."""
+"""Statements and actions that our code does not use, and their users."""
 
 OF_ONE_INSTANCE = {"test_hooks_see_each_send_and_may_refuse_it", "test_a_log_line_tells_what_the_store_charged"}
 """They look into the instance, and would find another at each request."""
@@ -340,7 +340,7 @@ def test_a_function_may_do_what_it_does(template: Any, recorder: Recorder, role:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_function_may_do_nothing_that_it_never_does(template: Any, recorder: Recorder, role: str) -> None:
-    """A statement is granted whole: which way of reading, or of writing, is used depends on what is in the caches."""
+    """A statement counts as a whole: the caches decide which way of reading or writing a call uses."""
     needless = [
         statement["Sid"]
         for statement in statements(template, role)

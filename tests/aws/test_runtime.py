@@ -26,7 +26,7 @@ from tests.support.ministack import ROOT, Ministack, tool
 from tests.support.runtime_api import Function
 
 PAYLOAD_BYTES_MAX = 6 * 1024 * 1024
-"""What Lambda takes for the answer of an invocation."""
+"""The largest answer of an invocation that Lambda accepts."""
 
 each_front = pytest.mark.parametrize("front", FRONTS.values(), ids=FRONTS)
 
@@ -194,7 +194,8 @@ def test_a_log_has_lines_of_json_alone_defects_among_them(unpacked: Path, tmp_pa
 # -- cold start -------------------------------------------------------------------------------------------------------
 
 NORMAL_MS = 156
-"""What `import boto3` costs with byte code on the machine of the budgets. On this one they are scaled by it."""
+"""CPU time of `import boto3` with byte code on the machine of the budgets. The test scales the budgets by its time on
+this machine."""
 IMPORT_MS_MAX = 100
 FIRST_REQUEST_MS_MAX = 150
 """The import included."""
@@ -207,7 +208,7 @@ REQUEST = "import sys, app; assert app.app({}, None)['statusCode'] == 200; asser
 
 
 def cpu_ms(task: Path, program: str, settings: dict[str, str]) -> float:
-    """Of a child, which other processes on the machine slow down less than its time."""
+    """Returns the CPU time of a child process, which other processes on the machine disturb less than its wall time."""
     command: list[str | Path] = [tool("python"), "-s", "-c", program]
     child = subprocess.Popen(command, cwd=task, env=runtime_api.environment(task, **settings))
     _, status, used = os.wait4(child.pid, 0)

@@ -1,4 +1,4 @@
-"""The schedule of what is deployed. It runs each minute: other files come first, and this one need not wait."""
+"""The schedule of the deployed functions. It runs each minute: other files come first, and this one need not wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEDULE_SECONDS = 90
 
 
 def test_the_schedule_delivers_what_is_due(deployed: Deployment, delayed: str) -> None:
-    """Nobody pops, and looking delivers nothing."""
+    """Without a pop only the sweep delivers the message; looking does not."""
     give_up_at = time.monotonic() + SCHEDULE_SECONDS
     while (status := deployed.call("GET", f"/topics/later/messages/{delayed}")[0]) != 200:
         assert status == 404

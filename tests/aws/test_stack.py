@@ -155,7 +155,7 @@ def test_changes_that_leave_messages_behind_are_known(change: ResourceChange, lo
 
 
 class Lagging:
-    """A client of CloudFormation that tells the status of before for some looks, as eventual consistency may."""
+    """A CloudFormation client that returns the earlier status for some polls, as eventual consistency may."""
 
     def __init__(self, real: Any, looks: int) -> None:
         self._real, self._looks = real, looks

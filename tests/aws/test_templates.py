@@ -19,15 +19,15 @@ from tests.support.ministack import ROOT, tool
 
 EXAMPLES = INFRA / "examples"
 BODY_BYTES_MAX = 1_000_000
-"""Of a template, by CloudFormation."""
+"""CloudFormation's limit on a template."""
 METRICS_MAX = 10
-"""In an alarm, by CloudWatch."""
+"""CloudWatch's limit on an alarm."""
 RETAINED = {"Table", "Bodies", "Exports"}
 
 
 @pytest.fixture(scope="module")
 def templates(package: Package) -> dict[str, Any]:
-    """Laying the parts over a template that has them changes nothing but what stages say."""
+    """The templates, by stage. Laying the parts over a finished template changes only the stage's own settings."""
     size: Any = {"concurrency": 400, "warm_throughput": {"read": 24_000, "write": 20_000}}
     prod, *others = [read_stage("prod"), *(Stage(access, access, **size) for access in ACCESSES)]
     templates = {stage.name: complete(package.template, stage, []) for stage in (prod, *others)}
@@ -36,14 +36,14 @@ def templates(package: Package) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def resources(templates: dict[str, Any]) -> dict[str, Any]:
-    """Of the stage prod."""
+    """The resources of the stage prod."""
     resources: dict[str, Any] = templates["prod"]["Resources"]
     return resources
 
 
 @pytest.fixture(scope="module")
 def broken(templates: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """The rules that cfn-lint, which takes long to start, sees broken in each of these templates."""
+    """The rules that each of these templates breaks, by cfn-lint, which starts slowly."""
     files = {name: tmp_path_factory.mktemp("linted") / f"{name}.json" for name in ("iam", "examples", "planted")}
     for name, file in files.items():
         file.write_text(json.dumps(_with_mistakes(templates["prod"]) if name == "planted" else templates[name]))
@@ -174,7 +174,7 @@ def test_an_alarm_clears_when_its_metric_has_no_data_any_more(resources: dict[st
 
 
 def test_a_sweep_that_does_not_run_is_told_but_not_in_a_new_stage(resources: dict[str, Any]) -> None:
-    """An alarm begins as INSUFFICIENT_DATA, and tells nothing of a state that it is in already."""
+    """An alarm begins as INSUFFICIENT_DATA, and sends nothing about a state that lasts."""
     sweeps = [alarm for alarm in _alarms(resources).values() if alarm.get("MetricName") == "SweepDuration"]
     assert len(sweeps) == 6
     for alarm in sweeps:

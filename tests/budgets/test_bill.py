@@ -1,5 +1,5 @@
-"""The bill: what a message takes until it is trimmed, and that the pages say what `python -m benchmarks --only bill`
-prints."""
+"""The bill: the cost of a message until it is trimmed; the pages show the output of `python -m benchmarks --only
+bill`."""
 
 from __future__ import annotations
 

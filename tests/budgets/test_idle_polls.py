@@ -1,4 +1,4 @@
-"""What a consumer costs that waits and gets nothing, and how late it gets what then comes."""
+"""The cost of a consumer that waits in vain, and the delay of a message that comes then."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from chalicelib.core.consuming.waiters import IDLE_POLL_MS_MAX, POLL_MS_MAX
 from tests.budgets.shop import Shop
 
 LOOKS_IF_EVERY_200_MS = 103
-"""In 20 s, with the first ones sooner: as many as a pop took that never looked less often."""
+"""Within 20 s, by a pop that never looks less often; the first looks come sooner."""
 LOOK_UNITS, TOPIC_UNITS = 2.5, 0.5
-"""Of a look at a group of four queues, and of the look at its topic, which comes before each but the first."""
+"""Per look at a group of four queues, and per look at its topic, which precedes each look but the first."""
 
 
 def pop(shop: Shop, wait_ms: int = WAIT_MS_MAX) -> int:

@@ -21,8 +21,8 @@ NONE_UNITS = {4: 2.5, 16: 9.0, 128: 69.0}
 
 
 class Wide:
-    """A topic with so many queues, a group whose every cursor stands, and a warm consumer. Calls do not come at once:
-    the settings of the group are as old as those that a busy consumer has."""
+    """A topic with this many queues, a group that has all its cursors, and a warm consumer. Calls do not come at once:
+    the settings of the group are as old as those of a busy consumer."""
 
     def __init__(self, queues: int, **settings: Any) -> None:
         self.store, self.clock, self.queues = MemoryStore(), Clock(), queues

@@ -16,7 +16,8 @@ CPU_RATIO_MAX = 3
 
 
 def test_a_thousand_leases_at_most_triple_the_cpu_of_a_claim_and_ack() -> None:
-    """Of some messages at once. Taken in turn, and the least of each counts, so that a busy machine matters less."""
+    """The claims and acks are of several messages. They take turns, and the fastest of each counts, so that a busy
+    machine matters less."""
     api = instance(MemoryStore(), Clock())
     for topic, others in (("one", 0), ("many", LEASES - 1)):
         api.put_topic(topic, {"queues": 1})

@@ -75,7 +75,7 @@ def emulated(dynoxide: str) -> tuple[DynamoStore, Bill]:
 
 
 def script(api: Api, clock: Clock) -> Iterator[str]:
-    """A day in the life of a topic: everything that costs, and nothing that is refused. Yields after each operation."""
+    """A day in the life of a topic: every operation with a cost, and none that is refused. Yields after each."""
     receipts: list[str] = []
 
     def pop(**ask: Any) -> None:

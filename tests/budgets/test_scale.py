@@ -1,4 +1,4 @@
-"""What exists beside it makes no call dearer, and one writer of a queue pays one unit for a message."""
+"""Other topics, groups, queues and messages make no call dearer, and one writer of a queue pays one unit a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALIKE = {
     "groups": (1, 20, ("create a group", "GET topic", "GET group", *TRAFFIC, "delete a group")),
     "messages": (1_500, 6_000, ("pop 10 at start", "pop 10 in middle", "pop 10 near end", "produce 1", "GET group")),
 }
-"""Few, many, and what must cost the same beside them."""
+"""Few, many, and the calls that must cost the same beside both."""
 
 
 @pytest.mark.parametrize("what", ALIKE)

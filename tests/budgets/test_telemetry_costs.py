@@ -1,4 +1,4 @@
-"""What observing costs: nothing of the store, and little time."""
+"""Observing costs no units, and little time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from local.memory.meter import Meter
 from tests.support.client import Client, Topic
 
 SHARE_MAX = 1 / 3
-"""Of the time of a small request to the store in memory: some tenth was measured. To DynamoDB it is a hundredth."""
+"""The share of a small request's time on the memory store; a tenth was measured. On DynamoDB it is a hundredth."""
 
 
 def seconds_of(task: Callable[[], object], times: int = 200) -> float:
-    """Processor time; the fastest of several rounds, since others run on the machine too."""
+    """Returns the CPU time of the fastest of several rounds, since other processes share the machine."""
     rounds = []
     for _ in range(7):
         began = time.process_time()

@@ -1,4 +1,4 @@
-"""What an instance caches is bounded, and what was used last stays."""
+"""The caches of an instance are bounded, and evict the least recently used entry first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chalicelib.core.table.writes import Key
 
 
 def cache() -> BoundedCache[str]:
-    """Of four characters."""
+    """Holds four characters."""
     return BoundedCache(4, len)
 
 

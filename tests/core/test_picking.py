@@ -1,4 +1,4 @@
-"""A pick takes what is ready, in order, and never more than was asked for, is there, or may be in flight."""
+"""A pick takes ready messages, in order, and never more than the pop asks for, the log has, or may be in flight."""
 
 from __future__ import annotations
 

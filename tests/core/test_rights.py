@@ -1,4 +1,4 @@
-"""What rights allow: nothing that none of them allows, and nothing that one of them denies."""
+"""Rights allow an operation if one of them allows it and none denies it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def entry(count: int, sent_at_ms: int | None = None) -> Entry:
 
 
 def view_of(at: int, base: int, *entries: Entry, filled_bytes: int = 10) -> QueueView:
-    """Of a queue whose cursor is at this offset, and whose log was found to begin at `base`."""
+    """A view of a queue whose cursor is at this offset, and whose log begins at `base`."""
     topic = Topic("t", "id", 0, 0, queues=1)
     chain = [Segment(topic.logs[0], base, base + sum(each.count for each in entries), filled_bytes, entries)]
     cursor = Cursor(Key("a", "b"), 0, at, {}, purged_at_ms=PURGED_MS)

@@ -1,4 +1,4 @@
-"""Pops that wait in one instance: who hears of what is stored there."""
+"""Pops that wait in one instance: which of them wake when a call stores messages there."""
 
 from __future__ import annotations
 

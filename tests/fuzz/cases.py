@@ -54,7 +54,7 @@ def invalid(operation_id: str) -> st.SearchStrategy[Case]:
 
 
 def likely(operation_id: str) -> st.SearchStrategy[Case]:
-    """Valid cases on what is there: nothing about them is strange but their values."""
+    """Valid cases about existing objects: nothing about them is strange but their values."""
     return _likely(operation_id)
 
 

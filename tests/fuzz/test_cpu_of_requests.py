@@ -1,7 +1,7 @@
-"""No request under 100 KB takes more than twenty times the CPU of a plain one of its size, whoever sends it, and none
-takes memory out of proportion: one process answers everybody.
+"""No request under 100 KB takes more than twenty times the CPU of a plain one of its size, with or without a token, and
+none takes memory out of proportion: one process serves all clients.
 
-The real server answers in this process, so that its CPU is counted, which other processes do not disturb."""
+The real server runs in this process, so that the tests count its CPU time, which other processes do not disturb."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Crowded:
         return least, TIMES_MAX * max(least_plain, PLAIN_S_MIN)
 
     def most(self, size: int) -> float:
-        """What a request of this size may cost."""
+        """The CPU time that a request of this size may take."""
         kilobytes = size // 1_024
         if kilobytes not in self._plain:
             self._plain[kilobytes] = self.cost(plain(size))
@@ -97,13 +97,13 @@ def served(demand: Demand) -> Iterator[Crowded]:
 
 @pytest.fixture(scope="module")
 def everybody() -> Iterator[Crowded]:
-    """Of a service that demands no tokens."""
+    """A service that demands no tokens."""
     yield from served(NOBODY)
 
 
 @pytest.fixture(scope="module")
 def strangers() -> Iterator[Crowded]:
-    """Of one that demands them."""
+    """A service that demands tokens."""
     yield from served(Demand(requests=True))
 
 

@@ -90,7 +90,7 @@ each_operation = pytest.mark.parametrize("operation", OPERATIONS)
 
 
 def answered(operation: str, raw: bytes, query: str = "", path: dict[str, str] | None = None, **sent: str) -> Answer:
-    """Sends this to the operation, on what is there if `path` does not say otherwise, and judges the answer."""
+    """Sends this to the operation, about existing objects unless `path` says otherwise, and judges the answer."""
     method, template = OPERATIONS[operation]
     filled = template.format(**{name: quote(value, safe="") for name, value in (_there() | (path or {})).items()})
     target = f"{filled}?{query}" if query else filled

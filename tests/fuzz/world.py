@@ -1,5 +1,5 @@
-"""A small service with something in it. What it gave out, ids and receipts included, is the same each time, as chance
-comes from a seed: requests can be made up of it before there is a service to answer them."""
+"""A small service with some content. A seed decides its ids and receipts, so that tests can make requests with them
+before there is a service to answer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ BODIES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 
 @dataclass(frozen=True)
 class Known:
-    """What a client of the service could know. `transaction_ids`: undecided, committed, rolled back.
-    `correlation_ids`: of a request that is answered, and of one that is not. `secret_id`: of the group. `token_id`: of
-    a token. `receipts`: of messages in flight, acked, nacked, extended, and of another group. `tokens`: of pages of
-    topics, groups and messages."""
+    """Identifiers that a client could know. `transaction_ids`: undecided, committed, rolled back. `correlation_ids`: of
+    a request that is answered, and of one that is not. `secret_id`: of the group. `token_id`: of a token. `receipts`:
+    of messages in flight, acked, nacked, extended, and of another group. `tokens`: of pages of topics, groups and
+    messages."""
 
     message_ids: tuple[str, ...]
     transaction_ids: tuple[str, ...]

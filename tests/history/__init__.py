@@ -1,2 +1,1 @@
-"""Records what callers of the service sent and received, and judges it: for the simulation and for real
-concurrency."""
+"""Records the requests and answers of callers, and judges them: for the simulation and for real concurrency."""

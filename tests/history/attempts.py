@@ -1,4 +1,4 @@
-"""Judges how often messages are delivered, and what deliveries say of the first one."""
+"""Judges how often messages are delivered, and the first delivery that the later ones name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def attempts_stay_within_the_maximum(case: Case) -> Iterator[str]:
 
 def the_first_delivery_stays_the_first(case: Case) -> Iterator[str]:
     """All deliveries of a message name the same instant, of a pop that was not later than any of them; if the first of
-    them is known, it was that pop. A reset or a redrive begins anew."""
+    them is known, it was that pop. A reset or a redrive starts again."""
     for (group, place), deliveries in case.delivered.items():
         named = {delivered.told_first_ms for delivered in deliveries}
         if named == {0} or group in case.resets or case.redriven_after(group, 0):

@@ -1,4 +1,4 @@
-"""A caller of the service that records what it asks for and what it gets."""
+"""A caller of the service that records its requests and answers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def named(group: str) -> str:
 
 class Record(Protocol):
     def begin(self, facts: Sequence[Fact]) -> None:
-        """Facts that are new: asked, not answered. Their outcome is unknown until `end`."""
+        """New facts: requests without an answer yet. Their outcome is unknown until `end`."""
 
     def end(self, facts: Sequence[Fact]) -> None:
         """The same facts, answered."""
 
 
 class Caller:
-    """`now`: the one clock, in ms, by which all callers' facts are compared. `asks_for_topic`: its instance finds out
-    by itself what the topic is like by now, as one behind HTTP does. `notes_first`: its pops ask when messages were
-    delivered for the first time. `attempts`: when a pop with an attempt id was first called, by callers that share
-    it; its repeats show the same leases."""
+    """`now`: the one clock, in ms, by which all callers' facts are compared. `asks_for_topic`: its instance reads the
+    topic itself, as one behind HTTP does. `notes_first`: its pops ask when messages were delivered for the first time.
+    `attempts`: when a pop with an attempt id was first called, by callers that share it; its repeats show the same
+    leases."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Caller:
         ttls_ms: Sequence[int | None] = (),
         zone: str | None = None,
     ) -> None:
-        """`due_ms`: when each is due; 0: it does not wait."""
+        """`due_ms`: when each is due; 0: at once."""
         now = self._now()
         facts = [Sent(body, key, now, is_unknown=True, zone=zone) for body, key in zip(bodies, keys, strict=True)]
         for fact, dedup_id in zip(facts, dedup_ids, strict=False):
@@ -159,11 +159,11 @@ class Caller:
 
     @property
     def _troubles(self) -> int:
-        """How many of its requests have gone wrong, if the store counts them."""
+        """How many of its requests have failed, if the store counts them."""
         return int(getattr(self._service.env.store, "troubles", 0))
 
     def ack(self, messages: Sequence[Delivered], group: str | None = None) -> None:
-        """`group`: another than theirs, which has to refuse them."""
+        """`group`: another than that of the receipts, which has to refuse them."""
         group = group or messages[0].group
         facts = self._asked("ack", group, messages)
         try:
@@ -197,7 +197,7 @@ class Caller:
         self._answered(facts, {failure.receipt: failure.code for failure in failed})
 
     def extend(self, messages: Sequence[Delivered], invisible_ms: int) -> list[Delivered]:
-        """Those that are extended, with the receipts under which they go on."""
+        """Returns the extended deliveries, with their new receipts."""
         group = messages[0].group
         facts = self._asked("extend", group, messages)
         for fact in facts:
@@ -240,7 +240,7 @@ class Caller:
         return facts
 
     def _given_up(self, facts: Sequence[Settled]) -> None:
-        """Nobody knows what became of these, but nobody goes on with them."""
+        """Nobody knows the outcome of these, but nobody goes on with them."""
         for fact in facts:
             fact.at_ms = self._now()
 
@@ -251,7 +251,7 @@ class Caller:
         self._record.end(facts)
 
     def _delivered(self, group: str, popped: Popped, began: int, first: int, ask: Pop) -> list[Delivered]:
-        """An answer may be so late that its leases have run out, and the next ones may be known already. A lease of no
+        """An answer may be so late that its leases have expired, and the next ones may be known already. A lease of no
         length begins as it ends."""
         now, queues = self._now(), [delivered.stored.queue for delivered in popped.deliveries]
         least_ms, asked_ms = int(ask.invisible_ms != 0), first + ask.invisible_ms if ask.invisible_ms else 0

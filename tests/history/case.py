@@ -11,15 +11,16 @@ from tests.history.facts import NEVER_MS, Delivered, Place, Reset, Settled
 from tests.history.history import History
 
 PURGE_APART_MS = 500
-"""A purge allows for clocks that differ by this much. What was sent by one that is further ahead may come though it was
-sent before, and what waits and was sent by one that is further behind may not come though it was sent after it."""
+"""A purge allows for clocks that differ by this much. A message from a sender whose clock is ahead may come though it
+was sent before the purge, and a delayed one from a sender whose clock is behind may not come though it was sent after
+it."""
 
 Message = tuple[str, Place]
 """A message as a group sees it: the group, and the place in the log."""
 
 
 class Case:
-    """A history, sorted by what the checks ask for."""
+    """A history, sorted for the checks."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -33,7 +34,7 @@ class Case:
         self.waiting.update(body for begun in history.begun for body in begun.bodies)
         """Messages that wait for their time or for a decision before they enter the log."""
         self.ids_seen: dict[str, int] = {}
-        """When a message was first delivered to anybody."""
+        """When a message was first delivered to any group."""
         for delivery in history.delivered:
             self.ids_seen[delivery.message_id] = min(
                 delivery.answered_ms, self.ids_seen.get(delivery.message_id, NEVER_MS)
@@ -59,7 +60,7 @@ class Case:
 
     @property
     def purge_unsure_ms(self) -> int:
-        """How long before and after a purge messages may do either."""
+        """How long before and after a purge it is unsure whether messages come."""
         return max(0, self.skew_ms - PURGE_APART_MS)
 
     def leases(self) -> Iterator[tuple[Message, list[Delivered]]]:
@@ -84,7 +85,8 @@ class Case:
         return rules.ordered != BY_KEY or (key is not None and key == self.keys.get(earlier))
 
     def is_lost(self, place: Place, by_ms: int) -> bool:
-        """Whether its payload was gone by then: a pop may not know its key, though a cache or a late read shows it."""
+        """Whether its payload was gone by then: a pop may not know the message's key, though a cache or a late read
+        shows it."""
         return self.history.lost.get(place, NEVER_MS) <= by_ms
 
     def redriven_after(self, group: str, ms: int) -> bool:
@@ -99,29 +101,29 @@ class Case:
         return self.began.get(self.history.log[place], 0)
 
     def expires_ms(self, place: Place) -> int:
-        """The earliest that the message can have expired; what waited was stored when it was due."""
+        """The earliest time at which the message can have expired; a delayed one was stored when it was due."""
         if not self.history.retention_ms:
             return NEVER_MS
         sent = self.sent.get(self.history.log.get(place, ""))
         return (max(sent.began_ms, sent.due_ms) if sent else 0) + self.history.retention_ms
 
     def gone_ms(self, place: Place) -> int:
-        """The earliest that a call may not show the message any more: its own time to live is over, or it is removed
-        because it had expired."""
+        """The earliest time at which a call may no longer show the message: its own time to live is over, or it is
+        removed because it had expired."""
         return min(self.spent_ms(place), self.removed_ms(place))
 
     def removed_ms(self, place: Place) -> int:
-        """The earliest that the message can be removed because it had expired."""
+        """The earliest time at which the message can be removed because it had expired."""
         return self.expires_ms(place) + self.history.expired_kept_ms
 
     def spent_ms(self, place: Place) -> int:
-        """The earliest that the message's own time to live can have been over."""
+        """The earliest time at which the message's own time to live can have been over."""
         sent = self.sent.get(self.history.log.get(place, ""))
         return NEVER_MS if sent is None or sent.ttl_ms is None else max(sent.began_ms, sent.due_ms) + sent.ttl_ms
 
     def is_perhaps_purged(self, group: str, place: Place) -> bool:
-        """Whether the message may have died before what was dead was forgotten. Deaths after attempts that no caller
-        heard of leave no trace, so only where attempts have no end it is known that a message did not die."""
+        """Whether the message may have died before the last purge. Deaths after attempts without a known answer leave
+        no trace, so only where attempts have no end it is certain that a message did not die."""
         purges = [purge for purge in self.history.purges if purge.group == group]
         if not purges or (rules := self.history.rules.get(group)) is None:
             return bool(purges)
@@ -145,7 +147,7 @@ class Case:
         return self.sent_ms(place) <= reset.at_ms + self.purge_unsure_ms * waits
 
     def renewed(self, group: str, place: Place) -> set[str]:
-        """The receipts that extends gave in place of others: shown to who asks again."""
+        """The receipts with which extends replaced others. A repeated extend returns them again."""
         settled = self.settled.get((group, place), ())
         return {extend.new_receipt for extend in settled if extend.new_receipt != extend.receipt}
 
@@ -164,7 +166,7 @@ class Case:
         return min(self.expires_ms(place), self.spent_ms(place)) <= drained_ms + self.skew_ms
 
     def may_have_died_unseen(self, group: str, place: Place) -> bool:
-        """Whether its dead letter may have been removed with it when it expired."""
+        """Whether its dead letter may have been removed with the message when that expired."""
         if not self.history.retention_ms or not self.may_be_expired(group, place):
             return False
         rules = self.history.rules.get(group)
@@ -176,7 +178,7 @@ class Case:
         return is_dead or self.is_perhaps_purged(group, place) or self.may_have_died_unseen(group, place)
 
     def made_by_ms(self, delivered: Delivered) -> int:
-        """The latest time its lease can have been made: when the answer came, if the lease may have ended before the
-        pop began by our clock."""
+        """The latest time at which its lease can have been made: when the answer came, if the lease may have ended
+        before the pop began by our clock."""
         is_short = delivered.until_ms - self.off_ms <= delivered.began_ms
         return max(delivered.at_ms, delivered.answered_ms) if is_short else delivered.at_ms

@@ -1,4 +1,4 @@
-"""Judges a history. Each check is a sentence about the product, and says what breaks it."""
+"""Judges a history. Each check is a sentence about the product, and yields its violations."""
 
 from __future__ import annotations
 

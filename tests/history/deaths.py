@@ -1,4 +1,4 @@
-"""Judges dead letters: why messages became some, and how many there are."""
+"""Judges dead letters: why messages died, and how many are dead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def only_lost_messages_die_as_lost(case: Case) -> Iterator[str]:
 
 
 def extended_messages_do_not_expire(case: Case) -> Iterator[str]:
-    """A message whose last lease was extended does not die of its end before the extension is over, unless somebody
+    """A message whose last lease was extended does not die of its end before the extension is over, unless a caller
     moved it otherwise."""
     for group, dead_ms in case.history.dead_ms.items():
         for place, at_ms in dead_ms.items() if not case.comes_back(group) else ():

@@ -33,7 +33,7 @@ def _surely_returns(case: Case, reset: Reset, place: Place) -> bool:
 
 
 def a_drained_group_has_nothing_left(case: Case) -> Iterator[str]:
-    """Messages that it was not given are settled too: they have expired, or its filter passes them."""
+    """A group also settles messages that it was not given: they have expired, or its filter passes them."""
     for group, left in case.history.left.items():
         if left:
             yield f"{group} is drained, and counts {left} messages that it has still to get"

@@ -1,4 +1,4 @@
-"""Events as the callers saw them: facts for the checker."""
+"""Events as callers saw them: facts for the checker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 NEVER_MS = 10**15
 
 LATE_MS = 3_200
-"""A request to the store is carried out so late at most."""
+"""A late request to the store is carried out within this time."""
 
 Place = tuple[int, int]
 """Queue and offset."""
@@ -20,8 +20,8 @@ attempt of the message."""
 
 @dataclass(slots=True)
 class Sent:
-    """A produce of one message. `place` None: it waits until it is due, which `due_ms` says; or it failed; or, when it
-    `is_unknown`, its answer was lost."""
+    """A produce of one message. `place` None: it waits until `due_ms`; or it failed; or, if `is_unknown`, its answer
+    was lost."""
 
     body: str
     key: str | None
@@ -31,7 +31,7 @@ class Sent:
     dedup_id: str | None = None
     """Another message with the same one may be stored in its place."""
     due_ms: int = 0
-    """When it was to come at the earliest."""
+    """When it should come at the earliest."""
     message_id: str | None = None
     """The id in the answer. None: the produce failed, or its outcome is unknown."""
     told_due_ms: int = 0
@@ -42,7 +42,7 @@ class Sent:
     is_refused: bool = False
     """Its queue was full."""
     zone: str | None = None
-    """That it asked for."""
+    """The zone that it asked for."""
 
 
 @dataclass(slots=True)
@@ -73,16 +73,16 @@ class Delivered:
     number: int = 0
     """Its place among the messages of its queue in the answer."""
     asked_ms: int = 0
-    """The earliest end that was asked for; 0: the group decides."""
+    """The earliest end of the lease that the pop asks for; 0: the group decides."""
     first_ms: int = 0
     """When a pop with this attempt id was first called; without one, when this was."""
     correlation_id: str = ""
     """The correlation id of a request."""
     reply_by_ms: int = 0
     zone: str | None = None
-    """That the pop named."""
+    """The zone that the pop named."""
     told_first_ms: int = 0
-    """When the message was delivered for the first time, as this pop was told. 0: it did not ask."""
+    """The time of the first delivery, as the pop's answer says. 0: the pop did not ask."""
 
     @property
     def taken(self) -> Taken:
@@ -91,7 +91,7 @@ class Delivered:
 
 @dataclass(slots=True)
 class Shown:
-    """A message that somebody read without leasing it."""
+    """A message that a caller read without leasing it."""
 
     place: Place
     body: str
@@ -100,7 +100,7 @@ class Shown:
 
 @dataclass(slots=True)
 class Asked:
-    """A pop, whatever came of it."""
+    """A pop, with any outcome."""
 
     group: str
     began_ms: int
@@ -112,13 +112,13 @@ class Asked:
     is_short: bool = False
     """With `fill` it was answered with fewer messages than it asked for, and named no reason."""
     surplus: int = 0
-    """By how many messages its answer exceeds what it asked for."""
+    """How many messages its answer has too many."""
     wait_ms: int = 0
-    """For how long it was to wait for messages."""
+    """How long it should wait for messages."""
     is_troubled: bool = True
-    """It was not answered, or one of its requests to the store went wrong."""
+    """It got no answer, or one of its requests to the store failed."""
     zone: str | None = None
-    """That it named."""
+    """The zone that it named."""
     attempt_id: str | None = None
     receipts: list[str] | None = None
     """In its answer, if it has an `attempt_id`. None: it was not answered."""
@@ -176,7 +176,7 @@ class Fetched:
 
 @dataclass(slots=True)
 class Replied:
-    """A reply that somebody sent. `outcome`: "ok", "AlreadyReplied", "RequestExpired" or "unknown"."""
+    """A sent reply. `outcome`: "ok", "AlreadyReplied", "RequestExpired" or "unknown"."""
 
     id: str
     reply: str
@@ -231,9 +231,9 @@ class Settled:
     """Until when the message stays away: extended, or waiting for its retry."""
     new_receipt: str = ""
     asked_ms: int = 0
-    """For an extend: the earliest end that was asked for."""
+    """For an extend: the earliest end that it asks for."""
     is_troubled: bool = False
-    """One of its requests to the store went wrong; or nobody counts those that do."""
+    """One of its requests to the store failed; or nobody counts failures."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ _LEASE_MS = 60_000
 
 
 def messages_of(service: Service, topic: Topic) -> Iterator[Stored]:
-    """All unexpired messages of the log, those of queues that have left too."""
+    """All unexpired messages of the log, including those of queues that have left."""
     positions = dict.fromkeys(range(topic.most), 0)
     while positions:
         messages, token = service.reading.lookup.read(topic, positions, _PAGE)
@@ -38,7 +38,7 @@ def read_log(service: Service, topic: Topic, history: History) -> None:
 
 
 def take_all(caller: Caller, group: str) -> set[Place]:
-    """Takes and acks what there is, until nothing comes."""
+    """Pops and acks until nothing comes."""
     came: set[Place] = set()
     while got := caller.pop(group, Pop(256, _LEASE_MS)):
         came |= {delivered.place for delivered in got}

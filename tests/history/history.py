@@ -1,4 +1,4 @@
-"""A history: what callers did, what they were told, and what was left in the end."""
+"""A history: the calls, their answers, and the state in the end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Rules:
     """The settings of a group."""
 
     max_attempts: int
-    """The most that counted at any time."""
+    """The highest setting at any time."""
     max_in_flight: int
     unwanted_key: str | None = None
     """The key of messages that the group's filter skips."""
@@ -77,8 +77,8 @@ class History:
     skew_ms: int = SKEW_MS
     """Two callers' clocks differ by at most this."""
     off_ms: int = OFF_MS
-    """And each by at most this from the clock of the history: an instant that one caller has named comes to another so
-    much early or late. One that is counted from when a caller did something, twice as much."""
+    """And each by at most this from the clock of the history: an instant that one caller names reaches another so much
+    early or late. A duration that starts with a caller's action may be off twice as much."""
     dedup_ms: int = 300_000
     """How long a dedup id is valid."""
     rate: int = 0
@@ -87,33 +87,33 @@ class History:
     retention_ms: int = 0
     """How long messages last; 0: longer than the history."""
     expired_kept_ms: int = 0
-    """How long what has expired surely stays."""
+    """How long expired messages surely stay."""
     looks: list[Look] = field(default_factory=list)
     drained_ms: dict[str, int] = field(default_factory=dict)
     """Group -> when the drain had ended."""
     zones: dict[int, str] = field(default_factory=dict)
     """The zone of each queue that is in one."""
     rules: dict[str, Rules] = field(default_factory=dict)
-    """By group; one that is not here has none that could be broken."""
+    """By group; a group without rules has none to break."""
     log: dict[Place, str] = field(default_factory=dict)
     """The messages in the log in the end, or before they expired."""
     stored_ms: dict[Place, int] = field(default_factory=dict)
-    """And when each was stored."""
+    """When each was stored."""
     appended_ms: dict[Place, int] = field(default_factory=dict)
-    """And when each came into it, where the store remembers that: a delayed message may be appended late."""
+    """When each came into the log, where the store remembers that: a delayed message may be appended late."""
     ids: dict[Place, str] = field(default_factory=dict)
-    """And their ids; empty: nobody looked."""
+    """Their ids; empty: nobody looked."""
     ends: dict[int, int] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
     """Cursors that were, at some time, behind the end of their log."""
     overfull: list[str] = field(default_factory=list)
     """Produces into queues that their callers knew to be full, and refusals of others."""
     crowded: list[str] = field(default_factory=list)
-    """Claims after which more was in flight than allowed."""
+    """Claims after which more messages were in flight than allowed."""
     aside_max: int = SET_ASIDE_MAX
     """How many messages of a queue a group ordered by key may set aside."""
     overlooked: list[str] = field(default_factory=list)
-    """Queues in which more was set aside than allowed."""
+    """Queues with more messages set aside than allowed."""
     unappointed: list[str] = field(default_factory=list)
     """Items that waited for a sweep without an appointment."""
     drained: dict[str, set[Place]] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class History:
     stale_ms: int | None = None
     """Reads show at least what was stored this long ago; None: nobody knows."""
     are_reads_torn: bool = False
-    """A read may show a part of what one write stored."""
+    """A read may show a part of one write."""
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""

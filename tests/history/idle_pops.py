@@ -87,9 +87,9 @@ def _may_be_passed(case: Case, pop: Asked, place: Place) -> bool:
 
 
 def _alive_ms(case: Case, pop: Asked, place: Place) -> int:
-    """Since when the message was surely not dead; never, if it may be: a redrive or a purge leaves nothing to see of
-    that. So it may be where it was buried, or had as many deliveries as it can have. Pops that failed may have
-    delivered it, and a repeat of their claim once more. What was buried lives again after a redrive of all."""
+    """Since when the message was surely not dead; never, if it may be: a redrive or a purge leaves no trace of that. It
+    may be dead once buried, or after its last delivery. Pops that failed may have delivered it, and a repeat of their
+    claim once more. A redrive of all messages revives buried ones."""
     history, rules, since_ms, alive_ms = case.history, case.history.rules.get(pop.group), 0, 0
     burials = [fact for fact in case.settled.get((pop.group, place), ()) if fact.verb == "bury"]
     burials = [fact for fact in burials if fact.outcome in ("ok", "unknown") and fact.began_ms <= pop.at_ms]
@@ -131,14 +131,14 @@ def _end_ms(case: Case, lease: Delivered, until_ms: int) -> int:
 
 
 def _is_moving(case: Case, pop: Asked, place: Place, by_ms: int) -> bool:
-    """Whether it came into the log just then. Of two weak reads, one may show that it waits no more, and the other not
-    yet that it is in the log."""
+    """Whether the message came into the log just then. One of two weak reads may show that it waits no more, while the
+    other does not show it in the log yet."""
     return by_ms <= case.history.appended_ms.get(place, 0) <= pop.at_ms
 
 
 def _is_left(case: Case, pop: Asked, place: Place, ready_ms: int, by_ms: int) -> bool:
-    """Whether the queue may be left to another zone: its first message has not waited, or that zone took some. What a
-    pop took that nobody heard of waits from the end of that lease on."""
+    """Whether the pop may leave the queue to another zone: its first message has not waited long enough, or that zone
+    took some. If the answer of a pop was lost, its messages wait from the end of their lease on."""
     near, history = case.history.zones.get(place[0]), case.history
     if pop.zone is None or near in (None, pop.zone):
         return False

@@ -31,7 +31,7 @@ def one_log_that_throttles_fails_no_call(case: Case) -> Iterator[str]:
 
 
 def _failed(history: History) -> Iterator[tuple[int, str]]:
-    """The calls that were not answered, and when they began. What a consumer that is called says is no call."""
+    """The calls that got no answer, and when they began. A pushed consumer settles by its answer, which is no call."""
     for sent in history.sent:
         if not (sent.place or sent.message_id or sent.is_refused):
             yield sent.began_ms, f"the produce of {sent.body}"

@@ -11,8 +11,8 @@ from tests.history.facts import NEVER_MS, Delivered, Settled
 
 
 def confirms_what_moved(case: Case, group: str, settled: Settled) -> bool:
-    """Whether it is a late ack of a dead message that has moved: where receipts name more than leases, the cursor keeps
-    nothing that could tell it from an ack of what is settled."""
+    """Whether it is a late ack of a dead message that has moved: where receipts name more than leases, the cursor
+    cannot tell it from an ack of a settled message."""
     may_be = settled.verb == "ack" and settle_by.names_more(case.history, group)
     return may_be and moves.had_moved(case.history, group, settled.place, settled.at_ms)
 
@@ -61,12 +61,12 @@ def _keeps_away(case: Case, fact: Settled, lease: Delivered) -> bool:
 
 
 def _until(case: Case, fact: Settled) -> int:
-    """Until when it was to stay away, at least, by the clock of who moved it."""
+    """The earliest time at which the message may return, by the clock of the caller that moved it."""
     return fact.until_ms or fact.asked_ms - case.off_ms if fact.verb == "extend" else fact.until_ms - case.off_ms
 
 
 def away_at_most_until(case: Case, lease: Delivered, by_ms: int) -> int:
-    """The latest time until which the message may stay away, by what was asked until then."""
+    """The latest time until which the message may stay away, by the requests until then."""
     end_ms = lease.until_ms
     for fact in case.settled.get((lease.group, lease.place), ()):
         if fact.verb in ("extend", "nack") and fact.outcome in settle_by.DONE and fact.began_ms <= by_ms:
@@ -118,8 +118,8 @@ def _is_settled_by(settlements: list[Settled], settled: Settled) -> bool:
 
 
 def receipts_of_a_delivery_end_with_it(case: Case) -> Iterator[str]:
-    """In groups that settle by delivery: nothing but an ack of what is acked, has expired, has moved as a dead
-    message, or was dead and purged is accepted after the end of the lease and of its extensions."""
+    """In groups that settle by delivery, the service accepts, after the end of the lease and of its extensions, nothing
+    but an ack of a message that is acked, has expired, has moved as a dead message, or was dead and purged."""
     for (group, place), settlements in case.settled.items():
         if settle_by.rule(case.history, group) != BY_DELIVERY or group in case.resets:
             continue

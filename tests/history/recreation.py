@@ -8,7 +8,7 @@ from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from tests.history.facts import Delivered, Sent
 
 KNOWN_MS = METADATA_AGE_MS_MAX + 1_000
-"""An instance may use a deleted topic for so long, and a request takes a while."""
+"""An instance may use a deleted topic for this long, and a request takes a while."""
 
 
 def out_of_place(

@@ -1,4 +1,4 @@
-"""Requests and replies: those who ask and those who reply, and what they are judged by."""
+"""Requests and replies: the callers that ask and those that reply, and their judges."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RequestCaller:
         return fact
 
     def reply(self, request: Delivered, body: str, acks: bool) -> Replied:
-        """`acks`: with the receipt."""
+        """`acks`: with the receipt of the request."""
         fact = Replied(request.correlation_id, body, self._now(), request.reply_by_ms)
         ack = Settled("ack", request.group, request.place, request.receipt, self._now(), self._now(), "unknown")
         facts: list[Fact] = [fact, ack] if acks else [fact]
@@ -88,7 +88,7 @@ class RequestCaller:
 
 
 def a_request_has_one_reply_for_ever(case: Case) -> Iterator[str]:
-    """All who ask get the same, which somebody has sent as a reply to this request; no other one was accepted."""
+    """All callers that ask get the same reply, which was sent to this request; no other one was accepted."""
     history = case.history
     sent = {(fact.id, fact.reply) for fact in history.replied if fact.outcome in ("ok", "unknown")}
     seen: dict[str, set[str]] = defaultdict(set)
@@ -106,7 +106,7 @@ def a_request_has_one_reply_for_ever(case: Case) -> Iterator[str]:
 
 
 def a_time_out_is_final(case: Case) -> Iterator[str]:
-    """A caller that was told of a time-out gets no reply later, and none is told so before the deadline."""
+    """After a time-out the caller gets no reply, and no time-out comes before the deadline."""
     history = case.history
     over = {fact.id: fact for fact in history.fetched if fact.outcome == TIMEOUT}
     for fetched in history.fetched:
@@ -140,7 +140,7 @@ def a_reply_comes_in_time_or_never(case: Case) -> Iterator[str]:
 
 
 def an_accepted_reply_is_there(case: Case) -> Iterator[str]:
-    """For whoever asks from then on. A reply is refused only for another one."""
+    """Every later caller finds it. The service refuses a reply only if it has another one."""
     history = case.history
     accepted: dict[str, int] = {}
     for replied in history.replied:

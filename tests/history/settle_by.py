@@ -35,7 +35,7 @@ def may_have_counted(history: History, fact: Settled) -> bool:
 
 
 def _is_taken_meanwhile(history: History, fact: Settled) -> bool:
-    """By a pop that overlaps, be it one that nobody heard of."""
+    """By a pop that overlaps, even one without an answer."""
     pops = (pop for pop in history.pops if pop.group == fact.group and pop.is_troubled)
     message = (fact.group, fact.place)
     leases = (lease for lease in history.delivered if (lease.group, lease.place) == message)

@@ -13,7 +13,7 @@ GONE = "gone"
 ENDS = ("delete", "purge")
 
 KNOWN_MS = 700
-"""For so long a client may use the queue that had the name before: what its instance knows of it is no older."""
+"""How long a client may use the queue that had the name before: its instance's cache is no older."""
 
 
 def a_queue_is_there_whole_or_not_at_all(case: Case) -> Iterator[str]:

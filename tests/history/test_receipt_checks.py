@@ -216,7 +216,8 @@ def test_a_lease_that_ran_out_before_it_was_made_may_be_the_newest() -> None:
 
 @pytest.mark.parametrize(("verb", "most", "is_wrong"), [("ack", 1, False), ("nack", 1, True), ("ack", 1_000, True)])
 def test_a_late_ack_of_what_was_purged_is_accepted(verb: str, most: int, is_wrong: bool) -> None:
-    """Nothing tells it from an ack of what is settled: seed 784 of a run with stalls of up to two minutes."""
+    """The service cannot tell it from an ack of a settled message: seed 784 of a run with stalls of up to two
+    minutes."""
     judged = history(delivered("r", 100, 900), settled=[settled(verb, "r", 5_000)], purges=[Purge("g", 2_000, 2_100)])
     judged.rules = {"g": Rules(most, 10, settle_by="delivery")}
     assert ("receipts_of_a_delivery_end_with_it" in broken(judged)) == is_wrong

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from chalicelib.core.base.limits import METADATA_AGE_MS_MAX
 from tests.history import recreation
 from tests.history.facts import Delivered, Sent
@@ -18,20 +20,16 @@ def delivered(body: str, began_ms: int) -> Delivered:
     return Delivered("g", (0, 0), body, "id", 1, began_ms, began_ms + 10, began_ms + 1_000, "receipt")
 
 
-def test_what_was_sent_before_a_deletion_must_not_come_after_it() -> None:
-    assert len([*recreation.out_of_place([sent("a", 500)], [delivered("a", LATER_MS)], DELETED)]) == 1
-
-
-def test_instances_may_not_know_of_a_deletion_for_a_while() -> None:
-    assert not [*recreation.out_of_place([sent("a", 500)], [delivered("a", 2_000)], DELETED)]
-
-
-def test_what_was_sent_during_a_deletion_may_come() -> None:
-    assert not [*recreation.out_of_place([sent("a", 995)], [delivered("a", LATER_MS)], DELETED)]
-
-
-def test_what_was_sent_elsewhere_must_not_come() -> None:
-    assert len([*recreation.out_of_place([sent("a", 500)], [delivered("b", 600)], DELETED)]) == 1
+@pytest.mark.parametrize(
+    ("sent_ms", "body", "delivered_ms", "is_wrong"),
+    [(500, "a", LATER_MS, True), (500, "a", 2_000, False), (995, "a", LATER_MS, False), (500, "b", 600, True)],
+    ids=["later", "while instances may not know", "sent meanwhile", "sent elsewhere"],
+)
+def test_what_was_sent_before_a_deletion_comes_only_until_all_know(
+    sent_ms: int, body: str, delivered_ms: int, is_wrong: bool
+) -> None:
+    wrong = [*recreation.out_of_place([sent("a", sent_ms)], [delivered(body, delivered_ms)], DELETED)]
+    assert len(wrong) == is_wrong
 
 
 def test_what_the_standing_topic_took_must_come() -> None:

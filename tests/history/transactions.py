@@ -1,4 +1,4 @@
-"""Transactions as their callers see them: the caller, and what it is judged by."""
+"""Transactions as their callers see them: the caller, and its judges."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TransactionCaller:
 
 
 def note_places(history: History) -> None:
-    """Notes on messages what the answers of their commits say."""
+    """Records the places of messages, from the answers of their commits."""
     sent = {each.body: each for each in history.sent}
     for made in history.decisions:
         for body, (message_id, queue, offset) in zip(bodies_of(history, made.id), made.places, strict=False):
@@ -98,7 +98,7 @@ def note_places(history: History) -> None:
 
 
 def bodies_of(history: History, transaction_id: str) -> list[str]:
-    """The messages of the transaction, as its sender knows them, or a caller that was asked to decide."""
+    """The messages of the transaction, as its sender knows them, or a caller that had to decide."""
     facts: list[Begun | Checked] = [*history.begun, *history.checked]
     known = [fact.bodies for fact in facts if fact.id == transaction_id]
     return known[0] if known else []
@@ -152,7 +152,7 @@ def _wrong_in_time(case: Case, transaction_id: str, decisions: Sequence[Decision
 
 
 def half_messages_stay_hidden(case: Case) -> Iterator[str]:
-    """Nobody gets them before somebody asked to commit them, and they are not in the log if nobody did."""
+    """No group gets them before a caller asked to commit them, and they are not in the log if none did."""
     history = case.history
     began = {
         body: min(
@@ -172,7 +172,7 @@ def half_messages_stay_hidden(case: Case) -> Iterator[str]:
 
 
 def a_check_is_given_to_one_caller_at_a_time(case: Case) -> Iterator[str]:
-    """The first when the transaction has been undecided for long enough, each next one as much later."""
+    """The first check comes when the transaction has been undecided for long enough, each next one as much later."""
     history = case.history
     begun = {fact.id: fact for fact in history.begun}
     by_id: dict[str, list[Checked]] = {}
@@ -189,7 +189,7 @@ def a_check_is_given_to_one_caller_at_a_time(case: Case) -> Iterator[str]:
 
 
 def undecided_transactions_are_checked(case: Case) -> Iterator[str]:
-    """When all was quiet and their time was not over."""
+    """A check returns each undecided transaction, if all was quiet and its time was not over."""
     history = case.history
     if history.open_at_last is None:
         return

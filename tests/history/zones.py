@@ -1,4 +1,4 @@
-"""Judges in which queues messages with a zone lie, and who takes from queues that are in a zone."""
+"""Judges in which queues messages with a zone lie, and which pops take from queues with a zone."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ def a_message_goes_to_its_zone(case: Case) -> Iterator[str]:
 
 
 def a_queue_is_left_to_its_zone(case: Case) -> Iterator[str]:
-    """A pop of another zone takes messages only if one of another zone was the last to take some, a while ago at most,
-    or if the first ready one has waited, and nobody of the queue's zone has taken any meanwhile.
-
-    Judges histories in which every request is answered, since others have claims that nobody knows of."""
+    """A pop of another zone takes messages only if another zone took the last ones, a while ago at most, or if the
+    first ready one has waited, and no pop of the queue's zone has taken any meanwhile. Judges histories in which every
+    request is answered, since others have claims that nobody knows of."""
     history = case.history
     for got in history.delivered if history.are_all_answered else ():
         near = history.zones.get(got.place[0])
@@ -58,7 +57,7 @@ def _claims(history: History, got: Delivered, near: str | None) -> tuple[list[De
 
 
 def _ready_ms(case: Case, got: Delivered, seen_ms: int) -> int:
-    """The earliest that the queue's first ready message was ready: it was stored, or leased, before."""
+    """The earliest time since which the queue's first ready message was ready: it was stored, or leased, before."""
     ready_ms = []
     for place in case.history.log:
         message = (got.group, place)

@@ -1,4 +1,4 @@
-"""What tests of pushed groups share."""
+"""Fixtures of the tests of pushed groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: every operation, with every right, over every way in; and that a refusal tells nothing."""
+"""Access control: every operation, with every right, over every way in; refusals reveal nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ RIGHTS = rights_around("billing")
 
 
 def is_allowed(name: str, rights: str) -> bool:
-    """What the page on access says, in words of its own."""
+    """Restates the rules of the page on access."""
     operation = EVERYTHING[name]
     verb, has_group = operation.right, name in IN_GROUPS
     sends = verb == "produce" or name == "reply"
@@ -137,7 +137,7 @@ def test_every_operation_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- what hands bodies out --------------------------------------------------------------------------------------------
 
 SETTINGS_THAT_HAND_OUT = {"putGroup": {"push", "dead_letters"}, "putTopic": set[str]()}
-"""Of the settings of each PUT. A new setting has to be judged: does it have bodies go anywhere?"""
+"""The settings of each PUT that send bodies elsewhere. Add each new setting here or below."""
 SETTINGS_THAT_DO_NOT = {
     "putGroup": {
         *("start", "mode", "ordered", "invisible_ms", "max_attempts", "backoff_ms", "max_in_flight", "rate_limit"),
@@ -147,7 +147,7 @@ SETTINGS_THAT_DO_NOT = {
     "putTopic": {"queues", "retention_ms", "max_depth", "index_keys", "zones", "trace"},
 }
 OWN_REPLIES = {"request", "getReply"}
-"""A reply is for whoever asked, and only the asker was given the id."""
+"""A reply belongs to the caller that asked, and only that caller got the id."""
 
 
 def answers_of_operations() -> dict[str, Json]:

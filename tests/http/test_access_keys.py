@@ -29,7 +29,7 @@ def made(client: Client, **fields: int) -> Json:
 
 
 def signed(api: Api, key_id: str, secret: str) -> str:
-    """What the instance says to a signature with this secret."""
+    """The instance's verdict on a signature with this secret."""
     try:
         caller = api.service.access.callers.signer(key_id, lambda own: own == secret)
     except Unauthenticated:

@@ -102,14 +102,6 @@ def test_a_pop_settles_once_what_it_acks_while_the_last_lease_ends() -> None:
         assert (popped["acked"], bodies(popped["messages"]), group.totals()) == (1, ["c"], (1, 2, 0, 0))
 
 
-def test_a_pop_that_acks_part_of_an_expired_lease_gets_the_rest(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce(*"abc")
-    first = group.take(3)
-    clock.sleep(30_000)
-    popped = group.pop(ack=receipts(first[0]))
-    assert (bodies(popped["messages"]), popped["acked"]) == (["b", "c"], 1)
-
-
 def test_the_rest_of_an_expired_lease_comes_before_new_messages(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"abcde")
     first = group.take(3)

@@ -28,7 +28,7 @@ def dead(group: Group, **query: Any) -> Json:
 
 
 def redrive(group: Group, *message_ids: str) -> tuple[int, int]:
-    """Of these, or of all."""
+    """Redrives these messages, or all of them."""
     body = {"message_ids": list(message_ids)} if message_ids else {}
     answer = group.client.post(f"{group.path}/dead/redrive", **body)
     assert answer.status == 200, answer.json

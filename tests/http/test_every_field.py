@@ -39,7 +39,7 @@ ELSEWHERE = {
         "to.queue",
     ),
 }
-"""What these take depends on more than their schemas, and is tried with their operations."""
+"""Fields whose valid values depend on more than their schemas. The tests of their operations try them."""
 VALUES: list[Any] = [True, -1, 5, 1.0, 1.5, 2**64, 10**30, "", "5", "\ud800", "no such choice", [], [1], {}, {"no": 1}]
 _LONG = 100_000
 

@@ -28,7 +28,7 @@ class Payloads(MemoryStore):
     fail_alone: Collection[str] = ()
     """Partitions that do not answer."""
     fails: Callable[[], object] = staticmethod(lambda: None)
-    """What happens meanwhile."""
+    """Runs just before a read fails."""
 
     def lose(self, place: int) -> None:
         """The payload that was stored n-th, from 0 on."""

@@ -1,4 +1,4 @@
-"""What happened to a message: where it stands in each group, and in a topic with `trace` how it got there."""
+"""A message's trace: where it stands in each group and, in a topic with `trace`, how it got there."""
 
 from __future__ import annotations
 

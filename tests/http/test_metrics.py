@@ -36,7 +36,7 @@ class Scrape:
         self.processes = {value for _, *labels in self.samples for name, value in labels if name == "process"}
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Of this instance."""
+        """The value that this instance reports."""
         place: dict[str, str] = dict(labels)
         if ("decant_" + name, *sorted(place.items())) not in self.samples and self.processes:
             [place["process"]] = self.processes

@@ -1,4 +1,4 @@
-"""What a call of a pushed group carries, and how its answer settles."""
+"""The calls of a pushed group, and how the answers settle messages."""
 
 from __future__ import annotations
 

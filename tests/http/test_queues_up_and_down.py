@@ -270,15 +270,9 @@ def test_a_queue_is_read_while_a_half_message_names_it(orders: Topic) -> None:
     assert read_queues(orders) == [0, 1]
 
 
-def test_a_cancelled_delayed_message_does_not_hold_its_queue(orders: Topic) -> None:
-    stored = orders.produce("cancelled", queue=3, delay_ms=DAY_MS)[0]
-    assert orders.client.delete(f"{orders.path}/delayed/{stored['message_id']}").status == 200
-    shrunk(orders, 2, DELAYED_MS)
-    assert read_queues(orders) == [0, 1]
-
-
-def test_many_cancelled_delayed_messages_do_not_hold_their_queue(orders: Topic) -> None:
-    for stored in orders.produce(*["cancelled"] * 101, queue=3, delay_ms=DAY_MS):
+@pytest.mark.parametrize("count", [1, 101])
+def test_cancelled_delayed_messages_do_not_hold_their_queue(orders: Topic, count: int) -> None:
+    for stored in orders.produce(*["cancelled"] * count, queue=3, delay_ms=DAY_MS):
         assert orders.client.delete(f"{orders.path}/delayed/{stored['message_id']}").status == 200
     shrunk(orders, 2, DELAYED_MS)
     assert read_queues(orders) == [0, 1]

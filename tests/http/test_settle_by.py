@@ -1,4 +1,4 @@
-"""What a receipt names in groups that settle by delivery or by message, and extensions that stay in place."""
+"""Receipts in groups that settle by delivery or by message, and extensions that keep their receipt."""
 
 from __future__ import annotations
 

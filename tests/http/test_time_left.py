@@ -1,4 +1,4 @@
-"""What a function of little time answers: before Lambda ends it, and never late."""
+"""A function with little time left answers before Lambda ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.events import Json, Sent
 
 
 class Context:
-    """Of an invocation that began now."""
+    """The context of an invocation that began now."""
 
     def __init__(self, clock: Clock, timeout_ms: int) -> None:
         self._clock = clock

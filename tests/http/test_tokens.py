@@ -39,7 +39,7 @@ def rotated(client: Client, token: Json, **fields: Any) -> Json:
 
 
 def shown(client: Client, token: Json) -> int | tuple[int, str]:
-    """What this instance says to the token."""
+    """The instance's verdict on the token: 200, or the problem."""
     answer = client.ask("GET", "/topics", authorization=f"Bearer {token['token']}")
     return answer.status if answer.status == 200 else answer.problem
 

@@ -52,7 +52,7 @@ def add(message: Message) -> str:
 
 
 def pushed(group: Group) -> Json:
-    """The event that a push of what is ready would send."""
+    """The event that a push of the ready messages would send."""
     popped = group.pop(max_messages=256)["messages"]
     messages = [{name: value for name, value in each.items() if name != "receipt"} for each in popped]
     return {"topic": group.topic.name, "group": group.name, "messages": messages}

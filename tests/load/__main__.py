@@ -1,5 +1,5 @@
-"""Callers and faults at once, and what is wrong in the end. With --torment MINUTES, processes are also stopped, killed
-and started anew, and clocks are off."""
+"""Runs callers and faults together, and prints the violations in the end. With --torment MINUTES, processes are also
+stopped, killed and started again, and clocks are off."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.arguments import above_zero, at_least_one, at_least_zero
 from tests.support.emulators import DYNOXIDE, ROOT, dynoxide
 
 ROUND_SECONDS = 5.0
-"""How long one run goes on before the next begins, with a topic and a seed of its own: the checker compares everything
+"""How long one run lasts before the next begins, with a topic and a seed of its own: the checker compares everything
 with everything, and callers begin cold more often."""
 
 SHOWN_MAX = 20
@@ -30,17 +30,17 @@ INTERRUPTED = 128 + signal.SIGINT
 """The exit code when nothing was found before."""
 
 ANSWER_SECONDS = 5
-"""The most that an emulator takes to answer a request that it does not know."""
+"""The longest answer of an emulator to an unknown request."""
 
 JOURNALS = ROOT / ".torment"
-"""Where a run that fails leaves its journals, by seed."""
+"""The folder in which a failed run leaves its journals, by seed."""
 
 
 def main() -> int:
     asked = _asked()
     counts: Counter[str] = Counter()
     judged, is_judged = 0, False
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or stopped processes would outlive this one
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # without it stopped processes would outlive this one
     with suppress(KeyboardInterrupt), _emulator(asked.endpoint) as endpoint:
         for plan in _plans(asked):
             is_judged = False

@@ -1,4 +1,4 @@
-"""Looks from outside, past the faults: at the cursors while callers work, then at what is left."""
+"""Looks from outside, past the faults: at the cursors while callers work, then at the messages that are left."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.history.facts import Place
 from tests.history.history import History
 from tests.history.requests import WAITING, RequestCaller
 from tests.history.transactions import TransactionCaller
-from tests.load.asking import CHECK_AFTER_MS_MAX
 from tests.load.clock import now, sleep
+from tests.load.exchanges import CHECK_AFTER_MS_MAX
 from tests.load.journal import Journal
 
 WATCH_SECONDS = 0.05
 
 DRAIN_SECONDS = 20
-"""A message that has not come by then is lost. The longest lease and the longest retry take about a second."""
+"""After this time a missing message is lost. The longest lease and the longest retry take about a second."""
 
 _CLOCKS_APART_MS = 500
 _LEASE_MS = 60_000
@@ -38,7 +38,7 @@ _WAIT_MS = 100
 
 
 class Outside:
-    """A view of all groups of a topic that goes by the store and not by what a service says of it."""
+    """A view of all groups of a topic that reads the store instead of the service's answers."""
 
     def __init__(self, service: Service, topic: str, groups: Sequence[str]) -> None:
         self._service = service
@@ -56,7 +56,7 @@ class Outside:
         return cursors_of(settings, topic, [item for partition in partitions for item in self._all(partition)])
 
     def ends(self) -> dict[int, int]:
-        """By queue, those that have left too."""
+        """By queue, including those that have left."""
         topic = self.topic
         return dict(enumerate(self._service.log.offsets.ends(topic, topic.most)))
 
@@ -69,7 +69,7 @@ class Outside:
 
 
 class Watch:
-    """Looks at the cursors again and again. The ends are read later: they can only have grown, so a cursor behind its
+    """Reads the cursors again and again. It reads the ends later: they can only have grown, so a cursor behind its
     log's end is no accident of reading."""
 
     def __init__(self, outside: Outside) -> None:
@@ -98,12 +98,12 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.wait(WATCH_SECONDS):
-            with suppress(StoreUnavailable):  # threads share the little patience of the callers' instances
+            with suppress(StoreUnavailable):  # threads share the callers' instances, whose time-outs are short
                 self.look()
 
 
 def drain(service: Service, topic: Topic, group: str, outside: Outside, journal: Path) -> set[Place]:
-    """Takes and acks what there is until the group's cursors say that there is nothing left. Returns what came."""
+    """Pops and acks until the group's cursors show that nothing is left. Returns the deliveries."""
     came: set[Place] = set()
     give_up_at = time.monotonic() + DRAIN_SECONDS
     with closing(Journal(journal)) as record:
@@ -119,8 +119,7 @@ def drain(service: Service, topic: Topic, group: str, outside: Outside, journal:
 
 
 def ask_at_last(service: Service, topic: Topic, history: History) -> None:
-    """For the reply to each request, once its time is over, and for the transactions that nobody has decided, once they
-    are due."""
+    """Asks for the reply to each request, once its time is over, and for undecided transactions, once they are due."""
     requester = RequestCaller(service, topic, history, now)
     transactor = TransactionCaller(service, topic, history, now)
     known = {fact.id: fact.body for fact in history.fetched if fact.id}

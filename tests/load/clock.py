@@ -6,7 +6,7 @@ import time
 
 
 def now() -> int:
-    """ms"""
+    """The time in ms."""
     return time.time_ns() // 1_000_000
 
 

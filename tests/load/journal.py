@@ -1,7 +1,7 @@
-"""Facts in a file, line by line, so that what a process knew outlives it.
+"""Facts in a file, line by line, so that they outlive the process.
 
-A fact is written when it begins, with its outcome unknown, and once more when its outcome is known: the last line of a
-fact counts. A line without an end was being written when its process died, and never was.
+A process writes a fact when it begins, with its outcome unknown, and once more when it knows the outcome: the last line
+of a fact counts. A line without an end belongs to a process that died while it wrote, and does not count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Journal:
 
     def _number(self, fact: Fact) -> int:
         if id(fact) not in self._numbers:
-            self._kept.append(fact)  # or another fact could get its id
+            self._kept.append(fact)  # without it another fact could get its id
             self._numbers[id(fact)] = len(self._numbers)
         return self._numbers[id(fact)]
 

@@ -9,7 +9,7 @@ from chalicelib.core.base.limits import IN_FLIGHT_DEFAULT
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE
 from chalicelib.core.catalogue.group_settings import Filter
 from tests.history.history import Rules
-from tests.load.meddling import PURGED, TURNED
+from tests.load.admin_calls import PURGED, TURNED
 
 _UNWANTED_KEY = "c"
 
@@ -26,7 +26,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     TURNED: {},
     PURGED: {},
 }
-"""What is special about each, as its rules say it."""
+"""The rules of each kind that differ from those of a patient group."""
 
 _PATIENCE = 1_000
 

@@ -1,5 +1,5 @@
-"""Instances that are processes: they are killed halfway, or, where a run torments them, stopped and continued, killed
-and started anew."""
+"""Runs instances as processes: it kills them halfway or, in torment runs, stops and continues them, or kills and
+restarts them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Process = subprocess.Popen[bytes]
 
 STOPPED_MS = (5_000, 90_000)
 WORKING_MS = (1_000, 8_000)
-"""How long a process works between two torments."""
+"""How long a process works between two stops or kills."""
 LAST_MS = 3_000
-"""So long before the end the last torment is over."""
+"""The time between the last stop or kill and the end."""
 _LOOK_SECONDS = 0.05
 KILLED = 0.4
-"""The share of torments that are kills."""
+"""The share of kills."""
 
 
 def work(jobs: Sequence[Job], seconds: float, kills: int) -> list[int]:
-    """Carries the jobs out, and kills the first `kills` of them halfway. Returns how they ended."""
+    """Runs the jobs, and kills the first `kills` of them halfway. Returns their exit codes."""
     with _running(jobs) as processes:
         if kills:
             while not all(map(_is_at_work, jobs)):
@@ -46,19 +46,19 @@ def work(jobs: Sequence[Job], seconds: float, kills: int) -> list[int]:
 
 
 def torment(jobs: Sequence[Job], seconds: float, seed: int) -> Counter[str]:
-    """Carries the jobs out in processes that are stopped and killed. Returns how often each was done."""
+    """Runs the jobs in processes that are stopped and killed. Returns how often each ran."""
     over = threading.Event()
     tormentors = [_Tormentor(job, seconds, over, Random(f"{seed} {job.name}")) for job in jobs]
     with ThreadPoolExecutor(len(jobs)) as pool:
         try:
             return sum(pool.map(_Tormentor.run, tormentors), Counter[str]())
         finally:
-            over.set()  # an interrupt, or the failure of one, finds them at work
+            over.set()  # they are still running if one fails, or at an interrupt
 
 
 class _Tormentor:
-    """Has one process at work until the time is over. A process that is killed is followed by another, whose clock is
-    off by something else. `over`: it is to end at once."""
+    """Keeps one process at work until the time is over. After a kill another one follows, whose clock is off by another
+    amount. `over`: ends it at once."""
 
     def __init__(self, job: Job, seconds: float, over: threading.Event, random: Random) -> None:
         self._job, self._seconds, self._over, self._random = job, seconds, over, random
@@ -74,7 +74,7 @@ class _Tormentor:
 
     @property
     def _left_ms(self) -> int:
-        """Counts from when the first process is at work."""
+        """The time counts from the start of the first process."""
         return int(self._seconds * 1_000) if self._until_ms is None else self._until_ms - now()
 
     def _next_job(self, number: int) -> Job:
@@ -84,7 +84,7 @@ class _Tormentor:
         return replace(self._job, name=name, seed=seed, seconds=seconds, until_ms=self._until_ms or 0, skew_ms=skew_ms)
 
     def _live(self, job: Job) -> None:
-        """Until the process is killed, or done, or all is over."""
+        """Waits until the process is killed, or done, or all is over."""
         with _running([job]) as [process]:
             while not _is_at_work(job) and self._left_ms > 0 and not self._over.wait(_LOOK_SECONDS):
                 assert process.poll() is None, f"worker {job.name} died early"
@@ -116,14 +116,14 @@ class _Tormentor:
 
 @contextmanager
 def _running(jobs: Sequence[Job]) -> Iterator[list[Process]]:
-    """Their processes, which are killed in the end."""
+    """Starts their processes, and kills them in the end."""
     with ExitStack() as stack:
         yield [stack.enter_context(_process(job)) for job in jobs]
 
 
 @contextmanager
 def _process(job: Job) -> Iterator[Process]:
-    process = subprocess.Popen(command(job), cwd=ROOT, start_new_session=True)  # a Ctrl-C is not for it
+    process = subprocess.Popen(command(job), cwd=ROOT, start_new_session=True)  # it gets no Ctrl-C
     try:
         yield process
     finally:

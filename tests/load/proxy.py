@@ -1,6 +1,6 @@
 """A network that fails: a proxy between clients and a DynamoDB emulator, which passes bytes on, or does not.
 
-It knows of HTTP no more than where a message ends, and of DynamoDB no more than which requests write.
+It parses HTTP only to find the end of a message, and DynamoDB only to tell which requests write.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.load.clock import now
 from tests.load.throttling import Throttling
 
 SECONDS_MAX = 10
-"""How long the emulator may take for an answer before the proxy gives it up."""
+"""How long the proxy waits for an answer of the emulator."""
 
 _WRITES = (b"UpdateItem", b"DeleteItem", b"PutItem", b"TransactWriteItems", b"BatchWriteItem")
 
@@ -35,7 +35,7 @@ _THROTTLED = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/x-amz-json-
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How likely each fault is, for each request. At most one of them befalls a request, and perhaps a delay too."""
+    """The probability of each fault, for each request. A request has at most one of them, and perhaps a delay too."""
 
     lose_request: float = 0.0
     """The connection closes, and nothing was applied."""
@@ -44,7 +44,7 @@ class Faults:
     throttle: float = 0.0
     """A throttling error is the answer, and nothing was applied."""
     zombie: float = 0.0
-    """A write is answered, and applied once more later."""
+    """A write gets its answer, and is applied once more later."""
     late: float = 0.0
     """The connection closes, and a write is applied only later, perhaps after its own repeat."""
     delay: float = 0.0
@@ -59,8 +59,8 @@ KINDS = tuple(each.name for each in fields(Faults) if not each.name.endswith("_m
 
 
 class Proxy:
-    """`throttling`: of partition keys, besides. `faults` may be changed while it runs. `did` counts the faults by kind,
-    `connections` those of clients."""
+    """`throttling`: of partition keys, besides. Tests may change `faults` while it runs. `did` counts the faults by
+    kind, `connections` those of clients."""
 
     def __init__(self, endpoint: str, faults: Faults, seed: int, throttling: Throttling | None = None) -> None:
         address = urlsplit(endpoint)
@@ -75,7 +75,7 @@ class Proxy:
 
     @contextmanager
     def running(self) -> Iterator[str]:
-        """Listens on loopback; gives the endpoint. What is to be applied later is applied before it ends."""
+        """Listens on loopback and yields the endpoint. Applies all delayed writes before it ends."""
         with _Server(("127.0.0.1", 0), _Connection) as server:
             server.proxy = self
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -86,12 +86,12 @@ class Proxy:
                 self.settle()
 
     def settle(self) -> None:
-        """Waits until nothing is left to be applied later."""
+        """Waits until all delayed writes are applied."""
         while self._late:
             self._late.pop().join()
 
     def answer(self, request: bytes, upstream: Upstream) -> bytes | None:
-        """The reply, or None: the connection closes."""
+        """Returns the reply, or None to close the connection."""
         fault, delay_ms, late_ms = self._luck(_is_write(request))
         time.sleep(delay_ms / 1_000)
         if fault == "throttle":
@@ -106,12 +106,12 @@ class Proxy:
         return None if fault == "lose_reply" else reply
 
     def connected(self) -> Upstream:
-        """A client has connected; the emulator's side of its connection."""
+        """Opens the emulator's side of a client's connection."""
         self.connections += 1
         return Upstream(self._emulator)
 
     def _luck(self, is_write: bool) -> tuple[str | None, int, int]:
-        """The fate of a request: a fault, a delay, and how much later a late one is applied."""
+        """Chooses the fate of a request: a fault, a delay, and how much later a late one is applied."""
         faults = self.faults
         with self._lock:
             fault = self._fault(is_write)

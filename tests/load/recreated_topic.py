@@ -1,4 +1,4 @@
-"""A topic beside the main one, which is deleted and made again while it is used, and so is its group."""
+"""A second topic that callers delete and make again while others use it, and its group."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tests.load.worker import Worker
 
 FOLDER = "recreated"
-"""Of the journals of its callers."""
+"""The folder of its callers' journals."""
 TOPIC, GROUP = "topic", "group"
-"""What is deleted; the group has this name, too."""
+"""Objects that callers delete; the group has this name, too."""
 
 _DELETED = {TOPIC: 0.05, GROUP: 0.03}
-"""How often, in place of a message."""
+"""The probability of a deletion in place of a message."""
 _MADE = 0.3
 _LEASES_MS = (150, 400, 1_200)
 
@@ -40,7 +40,7 @@ def name_of(topic: str) -> str:
 
 
 def visit(worker: Worker, name: str, random: Random) -> None:
-    """Uses the topic and its group, deletes either now and then, and makes what is not there."""
+    """Uses the topic and its group, sometimes deletes either, and makes those that are missing."""
     topic, number = replace(worker.topic, name=name_of(worker.topic.name)), 0
     with worker.journal(f"{FOLDER}/{name}") as record:
         caller = worker.caller(record, topic)
@@ -79,8 +79,8 @@ def _delete(service: Service, name: str, what: str, record: Journal) -> None:
 
 
 def judged(service: Service, name: str, folder: Path) -> tuple[History, list[str]]:
-    """What its callers did, and what was wrong. In the end the group is made once more, and gets all that the topic
-    has."""
+    """Returns the history of its callers, and the violations. First makes the group once more, and drains the topic
+    into it."""
     history = journal.read(sorted(folder.glob("*.jsonl")))
     make(service, name)
     topic = service.env.catalogue.current_topic(name)

@@ -26,32 +26,32 @@ from tests.load.worker import DEFECTS, TABLE, Job, Worker, impatient, instance
 from tests.support.emulators import client_of
 
 ZONED = "zones"
-"""The feature that the topic has zones, which callers name."""
+"""The feature of zones, which callers name."""
 EXPIRING = "expiry"
-"""The feature that messages expire after a minute, which is the shortest time. They stay for a day after that."""
+"""The feature of expiry after a minute, which is the shortest time. Expired messages stay for a day."""
 ZONES = {"a": [0], "b": [1]}
-"""Other queues are in none."""
+"""The queues with zones; others have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How big a run is. Instances of the service are either `processes`, `kills` of which die halfway, or, when that
-    is 0, `threads` of this process."""
+    """The size of a run. Instances of the service are either `processes`, `kills` of which die halfway, or, if that is
+    0, `threads` of this process."""
 
     seconds: float = 2.5
     threads: int = 2
     processes: int = 0
     kills: int = 0
     torments: bool = False
-    """The processes are stopped and continued, killed and started anew."""
+    """Processes are also stopped and continued, killed and started again."""
     skew_ms: int = 0
-    """How far each process's clock may be off. The clock of the machine is that of the journals."""
+    """How far each process's clock may be off. Journals use the clock of the machine."""
     pace_ms: int = 60
     """How long a producer waits at most before it sends."""
     kinds: tuple[str, ...] = ("patient", "mortal")
-    """Of the groups."""
+    """The kinds of the groups."""
     features: tuple[str, ...] = ()
-    """Of the workers' `FEATURES`, `ZONED` and `EXPIRING`."""
+    """Some of the workers' `FEATURES`, `ZONED` and `EXPIRING`."""
     queues: int = 2
     seed: int = 0
     faults: Faults = proxy.ALL
@@ -64,9 +64,9 @@ class Report:
     violations: list[str]
     faults: Counter[str]
     exits: list[int]
-    """How the processes ended."""
+    """The exit codes of the processes."""
     recreated: History = field(default_factory=History)
-    """What callers of the topic that is deleted and made again did."""
+    """The history of the topic that callers delete and make again."""
 
     def counts(self) -> Counter[str]:
         history, deleted = self.history, Counter(f"{fact.about} deleted" for fact in self.recreated.acted)
@@ -91,7 +91,7 @@ def summary(counts: Counter[str]) -> str:
 
 
 def play(endpoint: str, plan: Plan, folder: Path) -> Report:
-    """`endpoint`: of an emulator. `folder`: empty, for the journals."""
+    """`endpoint`: of an emulator. `folder`: an empty one, for the journals."""
     with closing(client_of(endpoint)) as client:
         boto.ensure(client, TABLE)
     between = Proxy(endpoint, plan.faults, plan.seed)
@@ -126,7 +126,8 @@ def _prepared(service: Service, plan: Plan, folder: Path) -> Topic:
 
 
 def _history(service: Service, topic: Topic, plan: Plan, outside: Outside, folder: Path) -> History:
-    """Drains the groups and asks for all that is still open, without faults; then what callers did and what is left."""
+    """Drains the groups and asks for all open replies and transactions, without faults; then judges the history and the
+    state that is left."""
     drained: dict[str, set[Place]] = {}
     drained_ms: dict[str, int] = {}
     for kind in plan.kinds:

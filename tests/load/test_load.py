@@ -1,5 +1,4 @@
-"""Many callers at once, over a network that fails and past processes that die: the checker finds nothing, and finds
-what is planted."""
+"""Many callers over a failing network and dying processes: the checker finds nothing, except planted bugs."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from tests.load.run import Plan, Report, play, summary
 from tests.simulation.bugs import BUGS
 
 PLAYS_MAX = 20
-"""Of a planted bug: each finds it in more than half of all plays."""
+"""Plays of a planted bug: a single play finds it in more than half of all cases."""
 
 
 def sends(report: Report, name: str) -> tuple[int, int]:
-    """How many messages this instance sent, and of how many it knew in the end where they are."""
+    """How many messages this instance sent, and for how many it learnt in the end where they are."""
     own = [each for each in report.history.sent if each.body.startswith(f"{name}p-")]
     return len(own), sum(each.place is not None for each in own)
 
@@ -63,7 +62,7 @@ def test_answers_that_a_killed_process_got_still_hold(dynoxide: str, tmp_path: P
 
 @pytest.mark.parametrize("name", ["repeated_appends_that_land_twice", "answers_that_promise_more_time"])
 def test_a_planted_bug_is_found_here_as_well(dynoxide: str, tmp_path: Path, name: str) -> None:
-    """How calls meet is the machine's affair, so one run may miss it: a few may not."""
+    """The machine decides how calls meet, so one run may miss the bug: a few may not."""
     missed = []
     with BUGS[name].plant():
         for seed in range(300, 300 + PLAYS_MAX):

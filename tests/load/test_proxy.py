@@ -1,4 +1,4 @@
-"""The failing network fails as it says, and counts it."""
+"""The proxy fails requests as set, and counts the faults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def direct(dynoxide: str) -> Iterator[DynamoDBClient]:
 
 @pytest.fixture
 def name() -> str:
-    """Of an item that is not there."""
+    """The key of an item that does not exist."""
     return uuid4().hex
 
 

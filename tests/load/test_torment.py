@@ -1,4 +1,4 @@
-"""Rounds of torment have everything in turn, and end when they are told to."""
+"""Rounds of torment cover all features in turn, and end on a signal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_eight_rounds_have_every_kind_of_group_and_every_feature() -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """A shell has its jobs in the background ignore interrupts."""
+    """A shell makes its jobs in the background ignore interrupts."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""The answers of DynamoDB where a partition key is asked for more than it carries. An emulator never does."""
+"""The answers of DynamoDB when requests exceed the capacity of a partition key. An emulator never throttles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Throttling:
         self._numbers = count()
 
     def reply(self, request: bytes, now: int) -> bytes | None:
-        """The refusal of a request, or None: it is carried out."""
+        """The refusal of a request, or None if it passes."""
         head, _, body = request.partition(b"\r\n\r\n")
         action = _action(head)
         asked, is_write = json.loads(body or b"{}"), action not in _READS
@@ -59,7 +59,7 @@ def _action(head: bytes) -> str:
 
 
 def _keys(action: str, asked: Mapping[str, Any]) -> Iterator[Key]:
-    """The keys of the items that the request is about; of a query, where it begins."""
+    """The keys of the items that the request is about; for a query, the first one."""
     if action == "Query":
         values = asked["ExpressionAttributeValues"]
         yield Key(values[":pk"]["S"], values[":low" if asked.get("ScanIndexForward", True) else ":high"]["S"])

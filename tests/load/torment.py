@@ -1,4 +1,4 @@
-"""Plans of rounds in which server processes are stopped for 5 to 90 s, killed and started anew, with clocks that are
+"""Plans of rounds that stop server processes for 5 to 90 s, kill them and start them again, with clocks that are
 off."""
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ ROUND_SECONDS = 120.0
 """Longer than the longest stop."""
 
 SKEW_MS = 250
-"""The promises are about clocks that differ by no more than twice this."""
+"""The promises hold for clocks that differ by no more than twice this."""
 PACE_MS = 400
-"""The checker compares everything with everything: a round is to have some thousands of deliveries."""
+"""The checker compares everything with everything, so a round should have only some thousands of deliveries."""
 KINDS_A_ROUND = 3
 SHARES = {**dict.fromkeys((*FEATURES, ZONED), 2 / 3), EXPIRING: 1 / 4}
-"""How likely a round has each feature. What has expired may be lost."""
+"""The probability of each feature in a round. Messages that expired may be lost."""
 
 
 def plan(seed: int, seconds: float) -> Plan:
-    """Each seed takes some features of all there are."""
+    """Each seed takes some of all features."""
     random = Random(seed)
     features = tuple(feature for feature in SHARES if random.random() < SHARES[feature])
     return Plan(
@@ -41,7 +41,7 @@ def plan(seed: int, seconds: float) -> Plan:
 
 
 def _kinds(seed: int) -> tuple[str, ...]:
-    """Some of the kinds of groups, all of them in any few seeds in a row."""
+    """Some of the kinds of groups; a few seeds in a row cover all."""
     kinds = sorted(KINDS)
     first = seed * KINDS_A_ROUND
     return tuple(kinds[number % len(kinds)] for number in range(first, first + KINDS_A_ROUND))

@@ -1,5 +1,5 @@
 """One instance of the service with its callers: a producer, and a consumer for each group. It runs in threads of any
-process; `python -m tests.load.worker JOB` is one of its own."""
+process; `python -m tests.load.worker JOB` runs it in one of its own."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
 from tests.history.requests import RequestCaller
-from tests.load.asking import reply, send_requests, send_transactions
+from tests.load.admin_calls import PURGED, TURNED, reset, resize
 from tests.load.clock import now, sleep
+from tests.load.exchanges import reply, send_requests, send_transactions
 from tests.load.journal import Journal
-from tests.load.meddling import PURGED, TURNED, reset, resize
 from tests.load.recreated_topic import visit
 from tests.support.instances import SIGNING_KEY
 
@@ -40,7 +40,7 @@ LEASES_MS = (150, 400, 1_200)
 EXTENDED_MS = 700
 RETRY_MS_MAX = 300
 NAP_MS_MAX = 500
-"""Long enough that some leases run out in the hands of a consumer."""
+"""Long enough for some leases to expire in the hands of a consumer."""
 OLD_MS_MAX = 600
 """How long a consumer keeps receipts, to try them again when they are stale. Much later the product may confirm an ack
 by a receipt that it has forgotten: of a queue's lost leases it remembers `limits.WITNESSES_MAX`."""
@@ -55,15 +55,15 @@ ACTS: Mapping[str, Callable[..., None]] = {
     "resizes": resize,
     "recreated": visit,
 }
-"""What a caller of its own does, if the job has this feature."""
+"""The act of an extra caller, if the job has this feature."""
 FEATURES = ("dedup_ids", "delays", "ttls", *ACTS)
 DEFECTS = ".defects"
-"""The end of the names of files with tracebacks."""
+"""The suffix of files with tracebacks."""
 RESET = (TURNED, PURGED)
-"""The groups that somebody resets."""
+"""The groups that callers reset."""
 
 STOP_SECONDS = 30
-"""How long callers may go on when their time is over: a request and its retries take ten seconds at most."""
+"""How long callers may continue when their time is over: a request and its retries take ten seconds at most."""
 
 _SETTINGS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
@@ -88,9 +88,9 @@ class Job:
     until_ms: int = 0
     """When its time is over, even if it was stopped before it began; 0: `seconds` after that."""
     features: tuple[str, ...] = ()
-    """Of `FEATURES`, what its callers do besides."""
+    """Those of `FEATURES` that its callers use."""
     zone: str | None = None
-    """That its producer and its consumers name."""
+    """The zone that its producer and its consumers name."""
 
 
 @contextmanager
@@ -133,7 +133,7 @@ class Worker:
             yield partial(act, name=f"{self.job.name}{what}", random=Random(f"{self.job.seed} {what}"))
 
     def _guarded(self, act: Callable[[], None]) -> None:
-        """What a caller did not expect is written down, for the verdict."""
+        """Writes unexpected errors of a caller to a file, for the verdict."""
         try:
             act()
         except Exception:  # noqa: BLE001 - whatever it is
@@ -150,7 +150,7 @@ class Worker:
         return now() > self._until_ms
 
     def pauses(self, ms: float) -> bool:
-        """Sleeps for so long; False: the time is over before."""
+        """Sleeps for this time; False: the instance's time is over earlier."""
         until_ms = now() + int(ms)
         sleep(max(0, min(until_ms, self._until_ms) - now()))
         return until_ms < self._until_ms
@@ -179,7 +179,7 @@ class Worker:
                 number += 1
 
     def _specials(self, random: Random, count: int) -> tuple[list[str | None], list[int], list[int | None]]:
-        """Dedup ids, when messages are due, and how long they live."""
+        """Chooses dedup ids, due times and lifetimes."""
         is_special = {feature: random.random() < 0.5 for feature in self.job.features}
         ids = [random.choice([None, f"d{random.randrange(DEDUP_IDS)}"]) for _ in range(count)]
         due_ms = [random.choice([0, 0, now() + random.randrange(DELAY_MS_MAX)]) for _ in range(count)]
@@ -239,7 +239,7 @@ def _ask(attempt_id: str, acks: Sequence[Delivered], random: Random) -> Pop:
 
 
 def _settle(caller: Caller, messages: list[Delivered], random: Random) -> list[Delivered]:
-    """Acks, nacks or extends. Returns what is still held."""
+    """Acks, nacks or extends. Returns the receipts that it still holds."""
     verb = random.choice(("ack", "nack", "extend"))
     if verb == "extend":
         return caller.extend(messages, EXTENDED_MS)

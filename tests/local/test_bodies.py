@@ -151,7 +151,7 @@ def test_a_small_body_is_read_before_its_request_is_refused(stage: Stage) -> Non
 # -- all bodies together ----------------------------------------------------------------------------------------------
 
 MEMORY = 4 * LARGE + 100
-"""What all large bodies may have together here: four of them, with the heads of their chunks."""
+"""The limit on all large bodies together in these tests: four of them, with the heads of their chunks."""
 
 
 @pytest.fixture

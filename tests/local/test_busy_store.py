@@ -38,8 +38,8 @@ Answering = Callable[[str, int], tuple[int, Any]]
 
 @contextmanager
 def endpoint(answering: Answering) -> Iterator[tuple[str, Counter[str]]]:
-    """A DynamoDB endpoint with an empty table, and how often it was asked for what. `answering` is given an operation
-    and how often it came before."""
+    """Yields a DynamoDB endpoint with an empty table, and the counts of its operations. `answering` gets an operation
+    and its count so far."""
     asked: Counter[str] = Counter()
 
     class Handler(BaseHTTPRequestHandler):

@@ -97,13 +97,12 @@ def command(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize("options", [[], ["--no-autoreload"]])
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("settings", "reason", "options"),
     [
-        ({"ACCESS": "yes"}, "ACCESS must be on or off; it is 'yes'"),
-        ({"LOG": "xml"}, "LOG must be 0, 1 or json; it is 'xml'"),
-        ({"DATA": "data", "DECANT_STORE": "dynamodb"}, "DATA is 'data', but only the memory store keeps a folder"),
+        ({"ACCESS": "yes"}, "ACCESS must be on or off; it is 'yes'", []),
+        ({"LOG": "xml"}, "LOG must be 0, 1 or json; it is 'xml'", ["--no-autoreload"]),
+        ({"DATA": "data", "DECANT_STORE": "dynamodb"}, "DATA is 'data', but only the memory store keeps a folder", []),
     ],
 )
 def test_it_refuses_at_its_start_what_cannot_work(settings: dict[str, str], reason: str, options: list[str]) -> None:
@@ -114,7 +113,7 @@ def test_it_refuses_at_its_start_what_cannot_work(settings: dict[str, str], reas
 
 
 def test_another_command_of_chalice_starts_nothing() -> None:
-    """What would start is refused as above."""
+    """Commands that start a server are refused, as above."""
     said = command("generate-models", ACCESS="yes")
     assert (said.returncode, said.stderr) == (0, "")
     assert '"/topics/{topic}"' in said.stdout

@@ -159,7 +159,7 @@ def test_of_many_polls_few_begin_before_the_others_wait(handlers: Handlers) -> N
         with asked(port, b"/other") as other:
             assert answer(other) == b"/other"
         assert not handlers.begun.acquire(blocking=False)
-        polls.pop().close()  # whoever has gone before its turn takes nobody's place
+        polls.pop().close()  # a client that leaves before its turn takes no place
         for waiting in range(1, few):
             handlers.waits.release()
             assert handlers.begun.acquire(timeout=20), waiting

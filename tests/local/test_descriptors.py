@@ -77,7 +77,7 @@ sys.stdin.readline()
 held.clear()
 sys.stdin.readline()
 """
-"""A server that has no file left to accept a connection with, until it is told on stdin."""
+"""A server that has no file left to accept a connection with, until a line arrives on stdin."""
 
 
 def test_a_server_out_of_files_says_so_once_and_recovers() -> None:

@@ -1,4 +1,5 @@
-"""What a folder keeps is there again, however the process ended. A folder that cannot be used is one clear line."""
+"""A store reopened on its folder has everything again, however the process ended. A folder that cannot be used is one
+clear line."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def told_to_end(server: Running) -> None:
 
 
 def answered(connection: socket.socket) -> tuple[int, dict[str, object]]:
-    """What is answered before the connection is closed, as the answer says that it is."""
+    """Returns the last answer on the connection, which says that the server closes it, and then does."""
     with closing(connection), closing(http.client.HTTPResponse(connection)) as response:
         response.begin()
         assert response.headers["connection"] == "close"

@@ -1,4 +1,5 @@
-"""Under access control the DynamoDB endpoint of `make run` is for whoever may do everything. boto3 is the client."""
+"""Under access control the DynamoDB endpoint of `make run` serves only callers that may do everything. The client is
+boto3."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ RESET = struct.pack("ii", 1, 0)
 """Has `close` reset the connection at once."""
 
 looked = threading.Semaphore(0)
-"""Is released each time a pop has looked, and begins to wait."""
+"""Released each time a pop has looked, and begins to wait."""
 
 
 ended = threading.Semaphore(0)
-"""Is released whenever a pop has ended, whoever waits for its answer."""
+"""Released whenever a pop has ended, even if no client waits for its answer."""
 
 
 def watched(head: Head, body: bytes | None) -> Task:

@@ -123,7 +123,7 @@ def asked_of(store: MemoryStore, operation: str, **parameters: Any) -> tuple[int
 
 
 def test_a_scan_meets_what_stays_once_while_others_write() -> None:
-    """What comes and goes meanwhile may be met or not."""
+    """The scan may meet or miss items that come and go meanwhile."""
     store, met = MemoryStore(), list[tuple[str, str]]()
     api, is_open = DynamoApi(store, TABLE), True
     where: dict[str, Any] = {}

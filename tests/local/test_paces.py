@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from types import SimpleNamespace
 
 import pytest
@@ -173,11 +173,16 @@ BODIES = [
 ]
 
 
+ONE_IN = 5
+"""The share of the combinations that is tried. No list has a multiple of it: each pair of members is there."""
+
+
 def test_a_request_that_waits_is_known_to_whatever_else_it_looks_like(service: Service, clock: Clock) -> None:
     asked = task_of("POST", "/topics/orders/requests", b'{"body": "a", "timeout_ms": 3600000, "wait_ms": 0}')
     request_id = json.loads(asked.run(lambda: False).body)["correlation_id"]
     waited = set[tuple[str, str]]()
-    for method, target, headers, body in product(("GET", "POST", "PUT", "DELETE"), TARGETS, FOREIGN, BODIES):
+    every = product(("GET", "POST", "PUT", "DELETE"), TARGETS, FOREIGN, BODIES)
+    for method, target, headers, body in islice(every, 0, None, ONE_IN):
         task = task_of(method, target.replace("ID", request_id), body, **headers)
         clock.slept.clear()
         task.run(lambda: False)

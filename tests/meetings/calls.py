@@ -1,4 +1,4 @@
-"""The calls that look, and then write: each function sets a scene, and names the call that is made on it."""
+"""Calls that read, and then write: each function sets a scene, and names the call made on it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene, cold
 from tests.support.small import small_pages
 
 CALLS: dict[str, Callable[[], Scene]] = {}
-"""Those of claims and of settling."""
+"""Calls of claims and of settling."""
 WAITING_CALLS: dict[str, Callable[[], Scene]] = {}
-"""Those about what waits, and about alarms."""
+"""Calls about waiting messages, and about alarms."""
 HEAVY_BYTES = 3_000
 """Too much for a segment: the message has a payload of its own."""
 NO_X = Filter({"expression": "key != 'x'"})
@@ -58,7 +58,7 @@ def with_fresh(count: int, act: Act, **settings: Any) -> Scene:
 
 
 def with_expired(count: int, act: Act, fresh: int = 2, **settings: Any) -> Scene:
-    """A lease of others has run out."""
+    """A lease of others has expired."""
     scene = Scene(is_held=False, **settings)
     scene.send(count)
     scene.theirs = scene.lease(count, SHORT_MS)
@@ -93,7 +93,7 @@ def an_attempt() -> Scene:
 
 @call
 def a_repeated_attempt() -> Scene:
-    """What it has leased may be gone."""
+    """Others may have settled the messages that it leased."""
     callers: list[Caller] = []
 
     def once(scene: Scene, service: Service) -> None:
@@ -174,7 +174,7 @@ def a_filtered_claim() -> Scene:
 
 @call
 def a_filtered_claim_of_the_first() -> Scene:
-    """It passes nothing: what lies behind is not for the group."""
+    """It passes nothing: the messages behind are not for the group."""
     scene = with_fresh(0, pop(1), filter=NO_X)
     scene.send(4, "a", "x")
     return scene
@@ -247,7 +247,7 @@ def a_claim_at_the_cap_that_acks() -> Scene:
 
 @call
 def a_claim_at_the_cap_that_acks_a_part() -> Scene:
-    """Others may take over what it acks."""
+    """Others may take over the messages that it acks."""
     scene = Scene(is_held=False, max_in_flight=4)
     scene.send(4)
     scene.theirs = scene.lease(4, SHORT_MS)
@@ -259,7 +259,7 @@ def a_claim_at_the_cap_that_acks_a_part() -> Scene:
 
 @call
 def a_claim_at_the_cap_that_acks_a_retry() -> Scene:
-    """It was not in flight."""
+    """The message was not in flight."""
     scene = Scene(max_in_flight=4, settle_by=BY_MESSAGE)
     scene.mine = scene.theirs
     scene.caller(scene.instance()).nack(scene.mine, LONG_MS)
@@ -305,7 +305,7 @@ def an_ordered_claim_that_acks() -> Scene:
 
 @call
 def a_claim_ordered_by_key() -> Scene:
-    """Of the first key, some is held; of the second, some has run out; of the third, some is set aside."""
+    """The first key has leased messages, the second one some whose lease has expired, the third one some set aside."""
     scene = Scene(is_held=False, ordered=BY_KEY)
     scene.send(6, "a", "b", "a", "c")
     scene.lease(1)
@@ -318,7 +318,7 @@ def a_claim_ordered_by_key() -> Scene:
 
 @call
 def a_claim_ordered_by_key_that_acks() -> Scene:
-    """What it acks is all that the next message of the first key waits for. Others hold it as well."""
+    """The pop acks the message that blocks the next one of the first key. Others hold it as well."""
     scene = Scene(is_held=False, ordered=BY_KEY)
     scene.send(2, "a", "b")
     scene.theirs = scene.lease(2)
@@ -421,7 +421,7 @@ def a_promotion_in_a_pop() -> Scene:
 
 
 def settling(ran_out: bool, settle: Act, **settings: Any) -> Scene:
-    """The caller holds what others settle as well; others can take it over if it `ran_out`."""
+    """The caller holds messages that others settle as well; others can take them over if the lease `ran_out`."""
     scene = with_expired(3, settle, **settings) if ran_out else with_fresh(2, settle, **settings)
     scene.mine = scene.theirs
     return scene
@@ -444,7 +444,7 @@ def bury(scene: Scene, service: Service) -> None:
 
 
 def warm_pop(scene: Scene, service: Service) -> None:
-    """The instance has popped what it settles, and knows the cursor."""
+    """The instance has popped the messages that it settles, and knows the cursor."""
     scene.mine = scene.theirs = scene.caller(service).pop("g", scene.ask(2, SHORT_MS)) or []
     scene.wait(SHORT_MS - 50)
 
@@ -468,7 +468,7 @@ def an_ack_from_the_cache() -> Scene:
 
 @call
 def a_late_ack() -> Scene:
-    """Of messages that are dead, or settled, when nothing is left of their lease."""
+    """Acks messages that are dead, or settled, when nothing is left of their lease."""
     scene = with_fresh(2, ack)
     scene.mine = scene.theirs
     caller = scene.caller(scene.instance())
@@ -481,7 +481,7 @@ def a_late_ack() -> Scene:
 
 @call
 def an_ack_that_merges_marks() -> Scene:
-    """So many of a lease's messages were acked one by one that the next ack writes all of its marks anew."""
+    """The caller acked so many of a lease's messages one by one that the next ack rewrites all of its marks."""
     scene = with_fresh(MARKS_MAX + 2, ack)
     held, caller = scene.lease(MARKS_MAX + 2), scene.caller(scene.instance())
     for each in held[2:]:
@@ -514,7 +514,7 @@ def a_nack_from_the_cache() -> Scene:
 
 @call
 def a_nack_that_fills_a_retry_page() -> Scene:
-    """By any receipt, what waits can be extended: then the page would have it too soon."""
+    """Any receipt can extend a waiting message: then the page would have it too soon."""
     scene = with_fresh(1, nack, settle_by=BY_MESSAGE)
     scene.around, scene.mine = small_pages, scene.lease(1)
     for held in scene.theirs[::-1]:

@@ -1,4 +1,4 @@
-"""What happens between the look of a call and its write. Each function is one operation of somebody else."""
+"""Operations of others between the read of a call and its write: one function each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOMENT_MS = 5
 
 
 def take(count: int, invisible_ms: int = LONG_MS, **fields: Any) -> Act:
-    """Somebody pops, and holds what came."""
+    """Another caller pops, and holds the messages."""
 
     def act(scene: Scene, service: Service) -> None:
         scene.taken = scene.caller(service).pop("g", scene.ask(count, invisible_ms, **fields)) or []
@@ -68,7 +68,7 @@ def produced(count: int, size: int = 0) -> Act:
 
 
 def log_grown(scene: Scene, service: Service) -> None:
-    """Into another segment."""
+    """Grows the log into another segment."""
     for _ in range(33):
         scene.caller(service).send(scene.bodies(1), [None], "x" * 40)
 
@@ -104,7 +104,7 @@ def more_queues(scene: Scene, service: Service) -> None:
 
 
 def group_made_again(scene: Scene, service: Service) -> None:
-    """For the history, a reset."""
+    """For the history, this is a reset."""
     scene.is_made_again = True
     scene.history.resets.append(fact := Reset("g", scene.now, NEVER_MS))
     service.admin.groups.delete(scene.topic, "g")
@@ -113,7 +113,7 @@ def group_made_again(scene: Scene, service: Service) -> None:
 
 
 def topic_made_again(scene: Scene, service: Service) -> None:
-    """Nothing of the old one counts, but a reset that is under way may find the new one."""
+    """Nothing of the old topic counts, but a reset under way may find the new one."""
     scene.is_made_again = scene.is_new_topic = True
     scene.taken = []
     service.admin.topics.delete(service.env.catalogue.current_topic("t"))
@@ -127,7 +127,7 @@ def swept(name: str) -> Act:
 
 
 def promoted_twice(scene: Scene, service: Service) -> None:
-    """What is due, and then what is due a moment later."""
+    """Promotes due messages, and a moment later those that are due by then."""
     service.sweeps.forward()
     scene.caller(service).send(scene.bodies(1), [None], "", (), [scene.now + MOMENT_MS])
     scene.wait(MOMENT_MS)
@@ -135,7 +135,7 @@ def promoted_twice(scene: Scene, service: Service) -> None:
 
 
 def transactions_checked(scene: Scene, service: Service) -> None:
-    """When it is time, those that are undecided are given to somebody."""
+    """A check gives undecided transactions to a caller, when they are due."""
     scene.wait(LONG_MS)
     scene.transactor(service).check(10)
 
@@ -162,7 +162,7 @@ OF_CURSORS: dict[str, Act] = {
     "the group is reset, and all is taken": both(reset("earliest"), take(10)),
     "a moment passes, and one is taken": both(time_passes(SHORT_MS), take(1)),
 }
-"""What changes cursors, each in a way of its own."""
+"""Changes of cursors, each in a way of its own."""
 
 OF_WAITING: dict[str, Act] = {
     "all is taken": take(10),
@@ -177,7 +177,7 @@ OF_WAITING: dict[str, Act] = {
     "an alarm changes twice": both(swept("check"), taken_and_acked, swept("check")),
     "the topic is made again": topic_made_again,
 }
-"""What changes what waits."""
+"""Changes of waiting messages."""
 
 OTHERS: dict[str, Act] = {
     **OF_WAITING,
@@ -208,4 +208,4 @@ OTHERS: dict[str, Act] = {
     "what ran out is revived": swept("revive"),
     "what expired is swept": swept("expire"),
 }
-"""What is seldom near to a cursor, or resembles what is."""
+"""Operations that seldom meet a cursor, or resemble another one here."""

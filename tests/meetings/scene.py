@@ -1,4 +1,4 @@
-"""A topic in which something has happened, a call that is about to be made on it, and its judgement."""
+"""A topic with some history, a call that is about to be made on it, and its judgement."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from tests.support.instances import SIGNING_KEY
 from tests.support.stopping import Stage
 
 LONG_MS, SHORT_MS = 60_000, 500
-"""Lengths of leases: one outlasts the calls that meet, the other the caller only has to wait for."""
+"""Lengths of leases: one outlasts the calls that meet; the caller waits for the end of the other."""
 TOGETHER_MS = 100
-"""What comes back within so long is asked for at once."""
+"""One pop takes all messages that return within this time."""
 CONSUMER = "ann"
 _AGENDA, _RATE = "agenda#", "rate#"
 _OF_TIME = "a_pop_waits_no_longer_than_asked"
 """Time may pass at once between two requests of a pop."""
 
 Act = Callable[["Scene", Service], object]
-"""A call of an instance. One that pops leaves in `Scene.got` what it got."""
+"""A call on an instance. One that pops leaves its deliveries in `Scene.got`."""
 
 
 class MeetingStore(PastStore):
-    """Every request takes a millisecond, so that no two things happen at once. Just before one of them, something else
+    """Every request takes a millisecond, so that no two happen at once. Just before one of them, another operation
     happens."""
 
     troubles = 0
-    """None: every call is to be answered."""
+    """None: every call must succeed."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._stage = stage
         self.requests = 0
         self.decisive: list[int] = []
-        """The numbers of those that decide something: writes, but for appointments and what nothing depends on."""
+        """The numbers of the requests that decide something: writes, except appointments and others without effect."""
         self._request = 0
         self._happens: Callable[[], None] = lambda: None
 
@@ -94,15 +94,15 @@ class MeetingStore(PastStore):
 
 
 class Scene(Stage):
-    """Topic `t` and its group `g`, with `settings`: a dead letter, a message that waits for its time, an undecided
-    transaction, and two messages that somebody holds.
+    """Topic `t` and its group `g`, with `settings`: a dead letter, a delayed message, an undecided transaction, and two
+    leased messages.
 
-    `act`: the call that meets another one. `warm`: what its instance has done before. `theirs`: deliveries that others
-    hold, and settle; `mine`: those of the caller. `got`: what the call delivered; `taken`: what others took meanwhile.
-    `is_torn`: the call looks several times, and something may happen between two of its looks too."""
+    `act`: the call that meets another one. `warm`: earlier calls of its instance. `theirs`: deliveries that others
+    hold, and settle; `mine`: those of the caller. `got`: the deliveries of the call; `taken`: those of others
+    meanwhile. `is_torn`: the call looks several times, and something may happen between two of its looks too."""
 
     def __init__(self, queues: int = 1, is_held: bool = True, **settings: Any) -> None:
-        """`is_held`: whether somebody holds two messages."""
+        """`is_held`: whether another caller holds two messages."""
         super().__init__()
         self.store: MeetingStore = MeetingStore(self)
         self.history = History()
@@ -178,7 +178,7 @@ class Scene(Stage):
         return TransactionCaller(service, self.topic, self.history, lambda: self.now)
 
     def bodies(self, count: int) -> list[str]:
-        """Each producer has a name of its own: how their messages of one key mix is not known."""
+        """Each producer has a name of its own: the order in which their messages of one key mix is unknown."""
         self._producers += 1
         return [f"p{self._producers}-1.{part}" for part in range(count)]
 
@@ -192,7 +192,7 @@ class Scene(Stage):
         return Pop(count, invisible_ms, consumer_id=CONSUMER if self.is_broadcast else None, **fields)
 
     def lease(self, count: int, invisible_ms: int = LONG_MS) -> list[Delivered]:
-        """Taken by somebody else."""
+        """Leased by another caller."""
         got = self.caller(self.instance()).pop("g", self.ask(count, invisible_ms)) or []
         assert len(got) == count
         return got
@@ -203,7 +203,7 @@ class Scene(Stage):
     # -- how it goes --------------------------------------------------------------------------------------------------
 
     def points(self) -> dict[int, bool]:
-        """The requests of the call, when it meets nobody, before which others may change what it decides about, and
+        """The requests of the call, if it meets no other, before which others may change the basis of its decision, and
         whether it decides with this one."""
         fresh = self.copy()
         with fresh.around():
@@ -215,7 +215,7 @@ class Scene(Stage):
         return {request: request in decisive for request in [*decisive, *looks]}
 
     def meets(self, happens: Act, request: int) -> list[str]:
-        """What is wrong after this has happened just before this request of the call."""
+        """Returns the violations if `happens` runs just before this request of the call."""
         fresh = self.copy()
         fresh.history.skew_ms = fresh.history.off_ms = 0
         with fresh.around():
@@ -242,7 +242,8 @@ class Scene(Stage):
                 self.history.defects.append(repr(defect))
 
     def _finish(self, service: Service) -> None:
-        """The callers settle the last of what they hold; the rest comes when it is due, and then all is read."""
+        """The callers settle the last messages that they hold; the rest comes when it is due, and then everything is
+        read."""
         if self.is_new_topic:
             self._demand_refused(service)
         else:
@@ -260,13 +261,13 @@ class Scene(Stage):
         self._read(fresh)
 
     def _demand_refused(self, service: Service) -> None:
-        """No receipt counts in another incarnation."""
+        """No receipt counts in another incarnation of the topic."""
         receipts = [held.receipt for held in [*self.got, *self.theirs, *self.mine, *self.taken]]
         if receipts and len(service.consuming.ack(self.topic, "g", receipts)) < len(receipts):
             self.history.defects.append("a receipt of a deleted topic counts")
 
     def _demand_rate(self, rate: Rate) -> None:
-        """No window gives more than its share, and whatever was delivered is counted in one."""
+        """No window gives more than its share, and each delivery counts in one."""
         taken: dict[int, int] = {}
         for key, _, item in self.store.versions("w"):
             if key.sk.startswith(_RATE):
@@ -286,13 +287,13 @@ class Scene(Stage):
         assert came is self.history.drained["g"]
 
     def _take(self, caller: Caller) -> None:
-        """Takes and acks what there is."""
+        """Pops and acks all ready messages."""
         got: list[Delivered] = []
         while got := caller.pop("g", self.ask(256, ack=tuple(held.receipt for held in got)), got) or []:
             self.history.drained["g"] |= {delivered.place for delivered in got}
 
     def _returns_ms(self) -> Sequence[int]:
-        """When what somebody holds, or what waits, is to come."""
+        """The times at which leased and waiting messages return."""
         history = self.history
         facts: list[Delivered | Settled] = [*history.delivered, *history.settled]
         instants = [fact.until_ms for fact in facts]

@@ -1,4 +1,4 @@
-"""Whatever happens between the look of a call and its write, all promises hold."""
+"""All promises hold whatever other operation happens between a call's look and its write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.meetings.operations import OF_CURSORS, OF_WAITING, OTHERS
 from tests.meetings.scene import Act, Scene
 
 EVERY = 8
-"""A call meets one in so many of the operations that are seldom near to what it is about; other calls meet others."""
+"""A call meets one in so many of the operations that seldom concern it; other calls meet others."""
 EVERY_BETWEEN = 3
 """Between two looks of a call, one in so many operations happens."""
 

@@ -1,1 +1,1 @@
-"""The service against a plain sequential model of what the contract says, step by step."""
+"""Compares the service with a plain sequential model of its contract, step by step."""

@@ -24,7 +24,7 @@ class Administration(Pair):
     TOPICS: ClassVar[tuple[str, ...]] = ("orders",)
     GROUPS: ClassVar[tuple[str, ...]] = ("billing", "shipping")
     SETTINGS: ClassVar[st.SearchStrategy[Json]]
-    """Of a new group, or of one that changes."""
+    """Settings of a new group, or of one that changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Administration(Pair):
             self.small.enter_context(small_pages())
 
     def place(self, data: st.DataObject) -> tuple[str, str]:
-        """A topic and a group: mostly such as there are."""
+        """A topic and a group: mostly existing ones."""
         there = [(topic.name, group.name) for topic, group in self.model.groups()]
         others = [(topic, name) for topic in self.TOPICS for name in self.GROUPS]
         return self.touch(data.draw(st.sampled_from(12 * there + others)))
@@ -70,7 +70,7 @@ class Administration(Pair):
         return self.now <= self.stale_until_ms.get((instance, name), -1)
 
     def knows(self, instance: int, name: str) -> bool:
-        """Whether the instance knows the topic as it is. It learns it, unless the topic is deleted."""
+        """Whether the instance knows the topic as it is. If not, it learns it, unless the topic is deleted."""
         if self.is_stale(instance, name) and name in self.model.topics:
             assert self.clients[instance].get(f"/topics/{name}").json == self.model.topics[name].shown(self.now)
             del self.stale_until_ms[instance, name]
@@ -136,7 +136,7 @@ class Administration(Pair):
         self.put_group(instance, topic, data.draw(st.sampled_from(self.GROUPS)), data.draw(self.SETTINGS))
 
     def replace_group(self, instance: int, data: st.DataObject) -> None:
-        """Mostly at once, or the rest of the steps would be about what is not there."""
+        """Mostly makes it again at once, or the rest of the steps would be about a missing one."""
         topic, name = self.place(data)
         self.delete_group(instance, topic, name)
         again = data.draw(st.sampled_from([0, 0, 1, 1, None]))
@@ -212,7 +212,7 @@ class Administration(Pair):
         self.clock.sleep(max(0, at_ms + data.draw(edges) - self.now))
 
     def sweep(self, instance: int, name: str) -> None:
-        """Maintenance, which nobody notices but where it says so."""
+        """Maintenance, which shows only where this says so."""
         client = self.clients[instance]
         self.model.begin(instance)
         if name == "ttl":
@@ -235,7 +235,7 @@ class Administration(Pair):
         assert name != "forward" or not any(topic.due(self.now) for topic in self.model.topics.values())
 
     def _bury_doomed(self) -> None:
-        """Messages that were delivered often enough are dead."""
+        """Messages at their last attempt are dead."""
         for topic, group in self.model.groups():
             for queue in range(topic.readers):
                 for offset in self.model.doomed(group, queue, self.now):

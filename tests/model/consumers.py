@@ -1,4 +1,4 @@
-"""The steps of consumers: messages are taken, settled and given up; and what becomes of the dead."""
+"""The steps of consumers: they take, settle and bury messages, and redrive and purge dead ones."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Consumers(Messages):
         self._pop(instance, place, data.draw(self.POPS), receipts)
 
     def work(self, instance: int, data: st.DataObject) -> None:
-        """Pops, and does something with what there is then."""
+        """Pops, and does something with the messages."""
         place = self.place(data)
         self._pop(instance, place, data.draw(self.POPS))
         if self.model.missing(*place) is None:
             self._settle(data.draw(st.sampled_from([0, 1])), place, data)
 
     def drain(self, instance: int, data: st.DataObject) -> None:
-        """Some groups take and ack all that they can get, perhaps after all leases are over."""
+        """Some groups take and ack all that they can, perhaps after all leases are over."""
         topic, name = self.place(data)
         if data.draw(st.booleans()):
             self.clock.sleep(max([0, *(limit - self.now for limit in self.limits().get("leases", ()))]))
@@ -94,7 +94,7 @@ class Consumers(Messages):
     # -- settled ------------------------------------------------------------------------------------------------------
 
     def settle(self, instance: int, data: st.DataObject) -> None:
-        """Mostly what somebody has."""
+        """Mostly receipts of held messages."""
         there = [(topic.name, group.name) for topic, group in self.model.groups() if self.model.newest(group)]
         place = self.touch(data.draw(st.sampled_from(there))) if there else self.place(data)
         self._settle(instance, place, data)
@@ -159,8 +159,7 @@ class Consumers(Messages):
             self.model.note(topic, group, (queue, offset), {**event, "attempt": attempt})
 
     def _receipts(self, topic: str, name: str) -> st.SearchStrategy[list[str]]:
-        """The newest ones of the group, those that it gave out last, any that were ever given out, and some that were
-        not."""
+        """The group's newest receipts, the last ones that it returned, any earlier ones, and made-up ones."""
         kinds = [st.sampled_from(["x", "", "MTox"])]
         if self.model.missing(topic, name) is None and (newest := self.model.newest(self.group(topic, name))):
             group_id = self.group(topic, name).id
@@ -197,7 +196,7 @@ class Consumers(Messages):
             assert letter.from_ms <= dead_at_ms <= letter.to_ms
 
     def redrive(self, instance: int, data: st.DataObject) -> None:
-        """If there are none, some die before; and perhaps somebody pops afterwards."""
+        """If no message is dead, some die first; perhaps another pop follows."""
         place = self._place_of_dead(data)
         if self.model.missing(*place) is None and not letters_of(self.group(*place)):
             self._pop(instance, place, {"max_messages": 2})

@@ -11,11 +11,11 @@ from chalicelib.core.consuming.key_plan import LOOKED_FURTHER_MAX
 
 REMEMBERED_MS = 600_000
 REMEMBERED_MOVES = 30
-"""For so long after a lease, and for so many messages taken from leases, a receipt that lost its message to another
-hears so for sure. Later, once the message is settled, it may hear that all is done: there is nothing left to lose."""
+"""For this long after a lease, and for this many messages taken over from leases, a receipt that lost its message
+surely says so. Later, once the message is settled, it may succeed: there is nothing left to lose."""
 
 EXPIRED = "the lease expired"
-"""Why a message died that nobody nacked or buried."""
+"""The reason of messages that died without a nack or bury."""
 
 LOST = "LeaseLost"
 INVALID = "ReceiptInvalid"
@@ -76,7 +76,7 @@ class Cursor:
     letters: dict[int, Letter] = field(default_factory=dict)
     """Resets keep the letters, and a message has one, however often it dies."""
     purged_at_ms: int | None = None
-    """What waited then, for its time, does not come."""
+    """Messages that were delayed then never come."""
     epoch: int = 0
     """Counts resets."""
     holds: dict[int, Hold] = field(default_factory=dict)
@@ -105,8 +105,8 @@ class Cursor:
         return sorted([*self.due(now), *self.aside]) + list(range(self.next, end))
 
     def in_turn(self, now: int, log: list[dict[str, Any]], besides: Collection[int], want: int) -> list[int]:
-        """What can be taken, in the order in which it is: by key, the key that is ready for longest first. What was
-        never taken is among the first `want`, or not far behind these if they have several keys."""
+        """The messages that can be taken, in order: by key, the key that has been ready for longest comes first. Fresh
+        ones are among the first `want`, or not far behind if these have several keys."""
         ready = [offset for offset in self.ready(now, len(log)) if offset not in besides]
         if self.ordered is True and any(hold.until_ms > now for hold in self.holds.values()):
             return []
@@ -139,7 +139,7 @@ class Cursor:
         return min([self.next, *self.aside, *shown])
 
     def state(self, offset: int, now: int) -> tuple[str, int | None, int | None]:
-        """How a message stands, after how many attempts, and until when."""
+        """The state of a message, its attempts, and until when."""
         hold, letter = self.holds.get(offset), self.letters.get(offset)
         if hold and hold.until_ms > now:
             return "in_flight" if hold.receipt else "retrying", hold.attempt, hold.until_ms
@@ -155,7 +155,7 @@ class Cursor:
     # -- what happens to it -------------------------------------------------------------------------------------------
 
     def take(self, offset: int, hold: Hold, unwanted: Collection[int] = ()) -> None:
-        """What lies before it is set aside, or settled if it is `unwanted`."""
+        """Sets the messages before it aside, or settles them if `unwanted`."""
         self.moves += offset in self.holds
         self.holds[offset] = hold
         self.aside = self.aside.union(range(self.next, offset)).difference(unwanted) - {offset}
@@ -170,7 +170,7 @@ class Cursor:
         self.letters[offset] = Letter(attempt, reason, from_ms, to_ms)
 
     def leave(self, offset: int) -> int:
-        """Nobody gets it any more. Returns its attempts."""
+        """Settles the message. Returns its attempts."""
         self.moves += 1
         return self.holds.pop(offset).attempt
 
@@ -181,7 +181,7 @@ class Cursor:
         self.next = max(self.next, offset + 1)
 
     def redrive(self, offset: int, now: int) -> None:
-        """It is due at once, as if it had never been delivered; or it comes anyway, if the group was reset."""
+        """The message is due at once, as if never delivered; if a reset moved the group before it, it comes anyway."""
         del self.letters[offset]
         self.buried.discard(offset)
         if offset < self.next and offset not in self.holds and offset not in self.aside:

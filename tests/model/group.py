@@ -1,4 +1,4 @@
-"""The model of a group: its settings, and what depends on them. A rate, an alarm and a filter are optional."""
+"""The model of a group: its settings, and their effects. A rate, an alarm and a filter are optional."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Place = tuple[int, int]
 
 @dataclass
 class Window:
-    """What a group with a rate has taken since `began_ms`. A window follows the one before it without a gap, or begins
-    with the first message after a pause."""
+    """The count of messages that a group with a rate has taken since `began_ms`. A window follows the one before it
+    without a gap, or begins with the first message after a pause."""
 
     began_ms: int | None = None
     taken: int = 0
@@ -85,7 +85,7 @@ class Group:
     cursors: list[Cursor]
     purged_at_ms: int | None = None
     last_purged_at_ms: int = 0
-    """Of a purge that was lifted since, too."""
+    """The time of the newest purge, even if a reset lifted it since."""
     window: Window = field(default_factory=Window)
     alarm: Alarm = field(default_factory=Alarm)
     events: dict[Place, list[Json]] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Group:
     # -- traces -------------------------------------------------------------------------------------------------------
 
     def standing(self, place: Place, now: int) -> Json:
-        """Where a message stands, as its trace says."""
+        """The state of a message, as its trace shows it."""
         cursor = self.cursors[place[0]]
         state, attempts, until_ms = cursor.state(place[1], now)
         events = [*self.events.get(place, [])]

@@ -1,4 +1,4 @@
-"""Messages that nobody sends: those that move to a topic for dead messages, and those of alarms."""
+"""Messages without a sender: those that move to a topic for dead messages, and those of alarms."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def of_alarm(told: Json, now: int) -> Coming:
 
 
 def of_dead(message: Json, group: Group, attempt: int, reason: str, call: int) -> Coming:
-    """A dead message as it comes into the topic for such. `call` tells calls apart."""
+    """A dead message as it comes into the topic for dead ones. `call` tells calls apart."""
     target, own = group.settings["dead_letters"], dict[str, str](message["properties"])
     own.pop(REASON, None)
     first = {"sqs:id": message["message_id"], "sqs:sent": str(message.get("sent_at_ms", message["stored_at_ms"]))}

@@ -45,9 +45,9 @@ STEPS = {
     "redrive": 2,
     "purge_dead": 1,
 }
-"""What a step may be, and how often."""
+"""The kinds of steps, and how often each comes."""
 OFTEN = {"leases": 6, "lives": 3, "waits": 3, "repeats": 1, "placements": 2, "drains": 1, "removals": 1}
-"""How often time comes near to a limit of each kind."""
+"""How often time approaches a limit of each kind."""
 PROBES: dict[str, list[tuple[str, ...]]] = {
     "leases": [("pop",), ("pop",), ("pop", "list_dead"), ("settle", "pop"), ("maintain", "list_dead")],
     "lives": [("pop",), ("find",), ("find", "pop"), ("read_a_queue",), ("read_all_queues",), ("read_by_key",)],
@@ -115,7 +115,7 @@ class Lifetimes(Consumers):
 
     @rule(kind=one_of(STEPS), instance=instances, data=st.data())
     def step(self, kind: str, instance: int, data: st.DataObject) -> None:
-        """If there is nothing to look at any more, there is again."""
+        """Sends messages if none are left to look at."""
         if not any(self.topic.readable(queue, self.now) for queue in range(self.topic.readers)):
             self.knows(instance, "orders")
             self._produce(
@@ -162,7 +162,7 @@ class Lifetimes(Consumers):
     # -- time and maintenance -----------------------------------------------------------------------------------------
 
     def approach(self, instance: int, data: st.DataObject) -> None:
-        """Waits for something to end or to begin, or nearly, and looks at just that."""
+        """Waits for a limit, or nearly, and looks at exactly that."""
         limits = self.limits()
         known = [kind for kind, often in OFTEN.items() if limits.get(kind) for _ in range(often)]
         kind = data.draw(st.sampled_from(known or ["leases"]))

@@ -100,7 +100,7 @@ class Messages(Administration):
         assert (answer.status, stored > 0) == (200 if stored == len(sent) else 207, True)
 
     def body(self) -> Json:
-        """Another one each time: every third in bytes, every fourth so large that it is stored apart."""
+        """Returns another body each time: every third in bytes, every fourth so large that it is stored apart."""
         self.sent += 1
         text = f"body {self.sent}" + (self.sent % 4 == 0) * Random(self.sent).randbytes(1_000).hex()
         return {"body": text} if self.sent % 3 else {"body_base64": base64.b64encode(text.encode()).decode()}
@@ -190,7 +190,7 @@ class Messages(Administration):
     # -- what waits ---------------------------------------------------------------------------------------------------
 
     def list_waiting(self, instance: int, data: st.DataObject) -> None:
-        """All that waits is listed, by due time, and counted in each of the queues."""
+        """Delayed messages are listed, by due time, and counted in each queue."""
         (name, _), limit, client = self.place(data), data.draw(page_limits), self.clients[instance]
         if not self.knows(instance, name):
             return
@@ -236,7 +236,7 @@ class Messages(Administration):
     # -- looked up ----------------------------------------------------------------------------------------------------
 
     def read_a_queue(self, instance: int, data: st.DataObject) -> None:
-        """From an offset or an instant, near an end of what can be read, or from the start."""
+        """Reads from an offset or an instant, near an end of the readable messages, or from the start."""
         name, _ = self.place(data)
         queue, limit = data.draw(st.integers(0, 4)), data.draw(page_limits)
         if not self.knows(instance, name):
@@ -274,7 +274,7 @@ class Messages(Administration):
                 self.read_on(instance, data)
 
     def read_on(self, instance: int, _: st.DataObject) -> None:
-        """The next page of the last read, though messages have come and gone since, and queues."""
+        """Reads the next page of the last read, though messages and queues have come and gone since."""
         reading, self.reading = self.reading, None
         for topic in self.model.topics.values():
             if reading and topic.id == reading.topic and self.knows(instance, topic.name):

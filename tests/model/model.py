@@ -1,4 +1,5 @@
-"""The model of the service: topics, receipts, what calls do to messages, and what the service has to say about it."""
+"""The model of the service: topics, receipts, the effects of calls on messages, and the answers of the service about
+them."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from tests.model.values import Json
 class Model:
     topics: dict[str, Topic] = field(default_factory=dict)
     tickets: dict[str, Ticket] = field(default_factory=dict)
-    """Every receipt that was ever given out, in order."""
+    """All receipts that the service returned, in order."""
     ids: itertools.count[int] = field(default_factory=itertools.count)
     is_small: bool = False
     """Whether segments and retry pages are."""
     caller: int = 0
     calls: int = 0
-    """The instance that does what is done now, and how many calls there were."""
+    """The instance of the current step, and the number of calls so far."""
 
     def begin(self, instance: int) -> None:
         self.caller, self.calls = instance, self.calls + 1
@@ -52,7 +53,7 @@ class Model:
         return ticket, group.cursors[ticket.queue]
 
     def ack(self, group: Group, receipts: list[str], now: int) -> list[str]:
-        """Acks them, and says what each is worth."""
+        """Acks them, and returns the worth of each."""
         for receipt in receipts:
             if place := self.place(group, receipt):
                 place[1].ack(place[0], receipt, now)
@@ -103,7 +104,7 @@ class Model:
     def give_up(
         self, topic: Topic, group: Group, place: Place, now: int, delay_ms: int | None, reason: str, is_last: bool
     ) -> None:
-        """A message is nacked, or buried after the last attempt. While nobody can bury it, it waits for its retry."""
+        """Nacks a message, or buries it after the last attempt. While it cannot be buried, it waits for its retry."""
         cursor = group.cursors[place[0]]
         attempt, most = cursor.attempts_of(place[1]), group.max_attempts
         if (is_last or (most is not None and attempt >= most)) and self.can_bury(group):
@@ -111,7 +112,7 @@ class Model:
         else:
             cursor.nack(place[1], now + (group.wait_ms(attempt) if delay_ms is None else delay_ms))
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- traces -------------------------------------------------------------------------------------------------------
 
     def note(self, topic: Topic, group: Group, place: Place, event: Json) -> None:
         if topic.options["trace"]:

@@ -14,9 +14,9 @@ from tests.model.pair import instances
 from tests.model.values import Json
 
 PAGER = "pager"
-"""The only group of the topic of alarms: what its alarm sends is its own backlog."""
+"""The only group of the topic of alarms, whose own alarm sends into its backlog."""
 DEAD_TOPIC = {"orders": "graves", "graves": "orders", ALARMS: "graves"}
-"""Where dead messages of a topic can move: what dies there again comes back."""
+"""The topics to which dead messages can move; a message that dies there comes back."""
 SWEEPS = ("revive", "revive", "revive", "forward", "expire", "ttl")
 STEPS = {
     "work": 9,
@@ -34,7 +34,7 @@ STEPS = {
     "list_groups": 1,
     "list_topics": 1,
 }
-"""What a step may be, and how often."""
+"""The kinds of steps, and how often each comes."""
 PROBES = {
     "leases": "pop",
     "windows": "pop",
@@ -45,7 +45,7 @@ PROBES = {
 }
 """The step that looks at a limit."""
 RANKS = {"popped": 0, "extended": 1}
-"""What comes first of one delivery within a millisecond."""
+"""The order of one delivery's events within a millisecond."""
 
 alarms = st.sampled_from(
     [

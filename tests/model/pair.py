@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
 from chalicelib import wiring
-from chalicelib.push.outside import NOWHERE, Outside
 from tests.model.model import Model
 from tests.model.topic import Topic
 from tests.model.values import Json
@@ -21,9 +20,9 @@ edges = st.sampled_from([-1, 0, 0, 1])
 class Pair(RuleBasedStateMachine):
     """The steps of a history, one after another. Only `clock` makes time pass; the store is empty at first."""
 
-    def __init__(self, outside: Outside = NOWHERE) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        first = Client(outside=outside)
+        first = Client()
         second = first.another()
         self.clients = [first, second]
         self.observer = second.another()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from chalicelib.core.catalogue.group import BY_RECEIPT
@@ -12,8 +12,6 @@ from tests.model.model import Model, progress
 from tests.model.topic import Topic
 from tests.model.values import Json
 
-LOOKS_AGAIN_MS = 1_500
-"""A waiting pop sees so late at most what another instance has stored meanwhile."""
 UNCERTAIN = dict.fromkeys(("oldest_ready_at_ms", "last_pop_at_ms", "last_consumer_id"))
 
 
@@ -47,22 +45,10 @@ class Asked:
 
 class Pop:
     """Judges the answer to one pop and applies it. In queues that gave nothing it may have buried what was delivered
-    often enough, and passed what nobody gets, which only the group's progress tells: `seen`, after the pop.
+    often enough, and passed what nobody gets, which only the group's progress tells: `seen`, after the pop."""
 
-    `known`: where each log ended when it was asked, if the instant of the answer is to be judged; messages that come
-    later must not end while it waits. `is_told`: whether it hears at once of what is stored meanwhile."""
-
-    def __init__(
-        self,
-        model: Model,
-        topic: Topic,
-        group: Group,
-        asked: Asked,
-        known: list[int] | None = None,
-        is_told: bool = False,
-    ) -> None:
+    def __init__(self, model: Model, topic: Topic, group: Group, asked: Asked) -> None:
         self.model, self.topic, self.group, self.asked = model, topic, group, asked
-        self.known, self.is_told = known, is_told
         self.now = asked.now
 
     # -- repeats ------------------------------------------------------------------------------------------------------
@@ -92,9 +78,6 @@ class Pop:
         if self.group.settings["paused"]:
             assert (messages, limits, now) == ([], {"paused": True}, self.asked.now)
             return
-        if self.known is not None:
-            self._judge_instant(bool(messages))
-            self._look_meanwhile(self.known)
         if messages:
             self._judge_taken(messages, limits, seen)
         else:
@@ -167,45 +150,6 @@ class Pop:
         """Whether a cap keeps the pop from looking at messages of which none would come."""
         queues = range(self.topic.readers)
         return any(self._unwanted(self._cursor(queue), queue) and not self._room(queue) for queue in queues)
-
-    # -- when it is answered ------------------------------------------------------------------------------------------
-
-    def _judge_instant(self, has_messages: bool) -> None:
-        end = self.asked.now + self.asked.wait_ms
-        chances = list(self._chances())
-        known = min((at_ms for at_ms, is_known in chances if is_known), default=end + 1)
-        other = min((at_ms for at_ms, is_known in chances if not is_known), default=end + 1)
-        if not has_messages:
-            assert self.now == end, "it waits as long as it was asked"
-            assert min(known, other) > end, "something was ready"
-        elif other < known:
-            assert other <= self.now <= min(other + LOOKS_AGAIN_MS, known, end)
-        else:
-            assert self.now == known
-
-    def _chances(self) -> Iterator[tuple[int, bool]]:
-        """When each message could be taken, and whether the pop knows of it then."""
-        for queue, cursor in enumerate(self.group.cursors):
-            untils = [hold.until_ms for hold in cursor.holds.values()] if self.group.ordered else []
-            free_ms = max([self.asked.now, *untils])
-            since = {offset: (max(hold.until_ms, free_ms), True) for offset, hold in cursor.holds.items()}
-            for offset in range(cursor.next, len(self.topic.logs[queue])):
-                at_ms = max(self.topic.logs[queue][offset]["stored_at_ms"], free_ms)
-                is_known = self.is_told or offset < (self.known or [])[queue] or at_ms == free_ms > self.asked.now
-                since[offset] = at_ms, is_known
-            for offset, (at_ms, is_known) in since.items():
-                if not self.topic.has_ended(queue, offset, at_ms):
-                    yield at_ms, is_known
-
-    def _look_meanwhile(self, known: list[int]) -> None:
-        """The pop has looked before, for what it knew of, and has passed what had ended."""
-        untils = {hold.until_ms for cursor in self.group.cursors for hold in cursor.holds.values()}
-        for instant in sorted(at_ms for at_ms in {self.asked.now, *untils} if self.asked.now <= at_ms < self.now):
-            for cursor, end in zip(self.group.cursors, known, strict=False):
-                is_held = self.group.ordered and any(hold.until_ms > instant for hold in cursor.holds.values())
-                for offset in [] if is_held else cursor.ready(instant, end):
-                    cursor.skip(offset)
-                    cursor.last_pop_at_ms, cursor.last_consumer_id = instant, self.asked.consumer_id
 
     # -- the messages that come ---------------------------------------------------------------------------------------
 

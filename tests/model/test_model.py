@@ -6,16 +6,12 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.model.access import Access
-from tests.model.calls import Calls
 from tests.model.lifetimes import Lifetimes
 from tests.model.operations import Operations
-from tests.model.pushes import Pushes
-from tests.model.sqs_queues import SqsQueues
 from tests.model.topics import Topics
 
 RANDOM_EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "0"))
-"""So many random examples, instead of a few that are always the same."""
+"""The number of random examples, instead of a few fixed ones."""
 
 
 def _settings(max_examples: int, steps: int = 40) -> settings:
@@ -32,20 +28,8 @@ def _settings(max_examples: int, steps: int = 40) -> settings:
 TestTopicsAgreeWithTheModel = Topics.TestCase
 TestTopicsAgreeWithTheModel.settings = _settings(28, steps=60)
 
-TestCallsAgreeWithTheModel = Calls.TestCase
-TestCallsAgreeWithTheModel.settings = _settings(15)
-
-TestAccessAgreesWithTheModel = Access.TestCase
-TestAccessAgreesWithTheModel.settings = _settings(16)
-
-TestPushesAgreeWithTheModel = Pushes.TestCase
-TestPushesAgreeWithTheModel.settings = _settings(25)
-
 TestOperationsAgreeWithTheModel = Operations.TestCase
 TestOperationsAgreeWithTheModel.settings = _settings(12, steps=45)
 
 TestLifetimesAgreeWithTheModel = Lifetimes.TestCase
 TestLifetimesAgreeWithTheModel.settings = _settings(20, steps=50)
-
-TestQueuesOfSqsAgreeWithTheModel = SqsQueues.TestCase
-TestQueuesOfSqsAgreeWithTheModel.settings = _settings(13)

@@ -18,14 +18,14 @@ DAY_MS = 86_400_000
 BELIEVED_MS = 5_000
 """How long an instance may cache what it read about a topic."""
 LOOK_MS = 1_000
-"""For so long an instance goes by what it read of the depth of queues."""
+"""How long an instance relies on its last read of the depth of queues."""
 PLACED_MS = 20_000
-"""So long after a change of the number of queues, messages are placed by it."""
+"""How long after a change of the number of queues placement follows it."""
 LATE_MS, DELAYED_LATE_MS = 6 * MINUTE_MS, 16 * MINUTE_MS
 """How long after its last placement a queue stays at least, and in a topic that ever had delayed messages."""
 DELAYED_KEPT_MS = 90 * DAY_MS + 1_001
 KEPT_MS = DAY_MS
-"""How long what has expired is kept before a sweep may remove it."""
+"""How long expired messages stay at least."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Waiting:
 
 @dataclass
 class Look:
-    """What an instance knows of the depths of queues. `slow`: by queue the lowest committed offset, and whose it is."""
+    """An instance's view of the depths of queues. `slow`: by queue the lowest committed offset, and the groups at
+    it."""
 
     at_ms: int
     slow: list[tuple[int, frozenset[str]]]
@@ -75,7 +76,7 @@ class Topic:
     placements: list[tuple[int, int]] = field(default_factory=list)
     """From when on messages are placed among how many queues."""
     homes: dict[tuple[str, int], int] = field(default_factory=dict)
-    """The queue of a key among so many queues."""
+    """The queue of a key, given the number of queues."""
     groups: dict[str, Group] = field(default_factory=dict)
     retained: dict[Place, int] = field(default_factory=dict)
     ends: dict[Place, int] = field(default_factory=dict)
@@ -155,7 +156,7 @@ class Topic:
 
     @property
     def has_delayed(self) -> bool:
-        """Whether any message ever had to wait, be it a repeat."""
+        """Whether any message ever had to wait, even in a repeat."""
         return self.first_delay is not None
 
     def is_known_to_delay(self, instance: int, now: int) -> bool:
@@ -195,7 +196,7 @@ class Topic:
     # -- how long a message lasts -------------------------------------------------------------------------------------
 
     def retain(self, retention_ms: int, now: int) -> None:
-        """Less counts for all messages at once, more for what is stored from now on."""
+        """A shorter time counts for all messages at once, a longer one for messages stored from now on."""
         self.retention_ms = retention_ms
         for (queue, offset), until_ms in self.retained.items():
             stored_at_ms = self.logs[queue][offset]["stored_at_ms"]
@@ -222,7 +223,8 @@ class Topic:
         return self.logs[queue][self.first(queue, now) :]
 
     def offsets_at(self, queue: int, at_ms: int, now: int) -> range:
-        """Where a group may begin that is moved to this instant: what was removed before cannot be told apart."""
+        """The offsets at which a group may begin that is moved to this instant, since expired messages may be removed
+        or not."""
         offset = self.offset_at(queue, at_ms)
         there = sum(self.may_be_gone(queue, known, now) for known in range(len(self.logs[queue])))
         return range(offset, max(offset, there) + 1)
@@ -305,7 +307,7 @@ class Topic:
         if self.options["max_depth"] is not None:
             self.looks[instance].ends[queue] = len(self.logs[queue])
 
-    # -- what is said about it ----------------------------------------------------------------------------------------
+    # -- what clients see ---------------------------------------------------------------------------------------------
 
     def settings(self) -> Json:
         draining = {"draining": list(self.draining)} if self.draining else {}

@@ -32,7 +32,7 @@ STEPS = {
     "purge_dead": 1,
     "purge_waiting": 1,
 }
-"""What a step may be, and how often."""
+"""The kinds of steps, and how often each comes."""
 PROBES = {"leases": "pop", "waits": "pop", "repeats": "repeat"}
 """The step that looks at a limit."""
 WAITS_MS = (1, 499, 500, 1_000, 2_000, 5_001, 10_000, 30_000, 270_000, 700_000)

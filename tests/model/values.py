@@ -1,4 +1,4 @@
-"""What all models share."""
+"""Values that all models share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what over MQ: every call with every right, whose signature counts, and that a refusal tells nothing."""
+"""Access control over MQ: every call with every right, signatures, and refusals that reveal nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RIGHTS = rights_around("billing")
 
 
 def is_allowed(call: str, rights: str) -> bool:
-    """What the page on access says, in words of its own."""
+    """Restates the rules of the page on access."""
     verb = "consume" if call in CONSUMES else "produce"
     if call == "mq_check" and rights in ("only produce", "all but consume"):
         return False  # it answers bodies

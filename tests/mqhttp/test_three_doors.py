@@ -1,4 +1,4 @@
-"""What comes in by one door goes out by each: JSON, SQS and MQ over HTTP."""
+"""Messages sent through one door leave through each: JSON, SQS and MQ over HTTP."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Changes the protocol in small ways, one at a time, and counts what notices. First it measures, once, which tests and
-histories reach what: about 15 minutes of one core. When it was interrupted, the next run goes on."""
+"""Changes the protocol in small ways, one at a time, and counts the changes that checks notice.
+
+First it measures, once, which tests and histories reach which lines: about 15 minutes of one core. After an interrupt,
+the next run continues."""
 
 from __future__ import annotations
 
@@ -36,10 +38,10 @@ ROOMS = {
 }
 
 FILES_MAX = 8
-"""Of tests, for a mutant that is planted before anything is imported: each of these imports all anew."""
+"""Test files for a mutant that is planted before anything is imported: each of them imports everything anew."""
 
 KEPT = Path(".mutants")
-"""What a run goes on with."""
+"""The state from which a run continues."""
 
 
 def main() -> int:
@@ -103,7 +105,7 @@ def _results(room: str) -> Results:
 
 
 def _measure() -> None:
-    """Of tests and histories that are new since the last run."""
+    """Measures tests and histories that are new since the last run."""
     paths = [path for room in ROOMS.values() for path in sorted(Path().glob(room))]
     tests, played = Reach(KEPT / "tests.json"), Reach(KEPT / "histories.json")
 
@@ -153,8 +155,8 @@ class _Stage:
             self._killers[str(mutant.path), by or ""] += 1
 
     def chosen(self, mutant: Mutant, seconds: float, most: int) -> list[str]:
-        """First what has noticed others of this file, then one test of each file or history of each plan in turn, those
-        that reach little else first, as long as there is time."""
+        """The checks to run, in order: first those that noticed other mutants of this file, then one test of each file
+        or history of each plan in turn, those that reach little else first, as long as there is time."""
         names = [name for name in self.reach.of(mutant) if self.reach.runners[name] < seconds / 2]
         Random(mutant.id).shuffle(names)
         names.sort(key=self._breadths.__getitem__)
@@ -173,7 +175,7 @@ class _Stage:
 
 
 def _shown(what: str, count: int, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """While they come, a line on the terminal says how many have."""
+    """Shows progress in a line on the terminal."""
     began = time.monotonic()
     for done, verdict in enumerate(verdicts, 1):
         yield verdict
@@ -183,7 +185,7 @@ def _shown(what: str, count: int, verdicts: Iterable[Verdict]) -> Iterator[Verdi
 
 
 def _kind(name: str) -> str:
-    """The file of a test; the plan of a history, while those of the seeds' own plans count as ten."""
+    """The file of a test; the plan of a history. Those of the seeds' own plans count as ten."""
     file, _, _ = name.partition("::")
     plan, _, seed = name.partition("/")
     return file if file != name else plan + seed[-1] * (plan == "seeds")

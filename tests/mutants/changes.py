@@ -1,4 +1,4 @@
-"""Small changes of a source file, each of which some check should notice."""
+"""Makes small changes of a source file, each of which some check should notice."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNod
 from mutmut.mutation import mutators
 
 Operator = Callable[[Any], Iterable[cst.CSTNode]]
-"""Of a node of its own kind."""
+"""Takes a node of one kind, and returns its changes."""
 _Part = cst.Arg | cst.BaseElement | cst.BaseDictElement
 
 _GUARDS = {"Exists", "Absent", "Equals", "AtMost", "AtLeast", "SizeIs", "SizeBelow", "Lacks", "Either"}
 _WRITTEN = _GUARDS | {"Set", "Add", "Append"}
-"""Nobody could make them with an argument less."""
+"""They cannot be made with an argument less."""
 _FENCES = {"_fence", "_is_that", "guards", "unchanged"}
 """Names of functions that return guards, and of arguments that take them."""
 
@@ -53,13 +53,13 @@ class Mutant:
     place: Place
     line: int
     decides: bool
-    """It changes a guard, a condition or a fence."""
+    """Whether it changes a guard, a condition or a fence."""
     changed: tuple[str, ...]
     """The lines that it removes and adds, as in a diff."""
     text: str
     """The whole file."""
     nth: int = 0
-    """Among those of a function with the same difference."""
+    """Its number among those of a function with the same difference."""
 
     @cached_property
     def id(self) -> str:
@@ -68,12 +68,12 @@ class Mutant:
 
     @property
     def version(self) -> str:
-        """Of the function that it is in."""
+        """The version of the function that it is in."""
         return self.place.version
 
     @property
     def change(self) -> str:
-        """In one line."""
+        """The change in one line."""
         before, after = (" ".join(line[1:].strip() for line in self.changed if line[0] == sign) for sign in "-+")
         return f"{before} => {after}"
 
@@ -144,7 +144,7 @@ class _Finder(cst.CSTVisitor):
         super().__init__()
         self._text, self._module = text.encode(), module
         self.found: dict[str, tuple[int, bool, tuple[str, ...]]] = {}
-        """Texts after a change: its line, whether it decides, and the changed lines."""
+        """Yields the texts after a change: its line, whether it decides, and the changed lines."""
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if isinstance(node, (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)):
@@ -255,7 +255,8 @@ def _either_operand(node: cst.BooleanOperation) -> Iterator[cst.CSTNode]:
 
 
 def _decided(test: cst.BaseExpression, is_loop: bool) -> Iterator[cst.CSTNode]:
-    """The condition never holds, or always (of a loop: that would be endless); what it computes is computed still."""
+    """The condition becomes always false or true (for a loop only false: true would be endless), and is still
+    evaluated."""
     test = test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     for operator, literal in ((cst.And(), "False"), (cst.Or(), "True"))[: 1 if is_loop else 2]:
         yield cst.BooleanOperation(test, operator, cst.Name(literal), [cst.LeftParen()], [cst.RightParen()])
@@ -281,7 +282,7 @@ def _opposite(node: cst.Call) -> Iterator[cst.CSTNode]:
 
 
 _LEFT_OUT = (
-    mutators.operator_string,  # what texts say is not judged
+    mutators.operator_string,  # texts are not judged
     mutators.operator_assignment,  # None for any value, which the types rule out
     mutators.operator_arg_removal,
     mutators.operator_if_exp,

@@ -1,4 +1,4 @@
-"""Runs a mutant in the place of what it changes, in this process and until it ends."""
+"""Runs a mutant in place of the original, in this process and until it ends."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def module_of(path: Path) -> str:
 
 
 def is_hot(mutant: Mutant) -> bool:
-    """It can be planted when its module has been imported: it changes what a function does, not what is defined."""
+    """Whether it can be planted after its module was imported: it changes the body of a function, not a definition."""
     return mutant.place.is_function
 
 
 def plant(mutant: Mutant) -> None:
-    """Before its module is imported; or after, if it is hot."""
+    """Call it before its module is imported; or after, if the mutant is hot."""
     if module_of(mutant.path) in sys.modules:
         _swap(mutant)
     else:
@@ -46,7 +46,7 @@ def _swap(mutant: Mutant) -> None:
 
 @cache
 def _functions() -> dict[tuple[str, str, int], list[FunctionType]]:
-    """All that there are, by module, name and first line."""
+    """All functions, by module, name and first line."""
     found: dict[tuple[str, str, int], list[FunctionType]] = {}
     for each in gc.get_objects():
         if isinstance(each, FunctionType):
@@ -56,7 +56,7 @@ def _functions() -> dict[tuple[str, str, int], list[FunctionType]]:
 
 
 def freeze() -> None:
-    """What is imported now is what mutants change; a fork copies none of it."""
+    """Mutants change what is imported before this call; a fork copies none of it."""
     gc.unfreeze()
     _functions.cache_clear()
     _functions()

@@ -1,4 +1,4 @@
-"""Which tests and histories reach which line: measured once, and again when a function that they reach has changed."""
+"""Measures which tests and histories reach which line: once, and again when a function that they reach has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coverage import Coverage
 from tests.mutants.changes import Mutant, Places
 
 _AT_ONCE = 100
-"""Runs until what is known is saved."""
+"""Runs between two saves."""
 _SHOWN_EVERY = 10
 
 Masks = dict[str, int]
@@ -29,13 +29,14 @@ class Reach:
         self.runners: dict[str, float] = kept["runners"]
         """Tests or histories that pass, and the seconds that each took while it was measured."""
         self._versions: dict[str, str] = kept.get("versions", {})
-        """Of the functions, when they were measured."""
+        """The functions' versions when they were measured."""
         self._functions: dict[str, Masks] = {
             name: {runner: int(mask, 16) for runner, mask in masks.items()} for name, masks in kept["functions"].items()
         }
 
     def measure(self, paths: Sequence[Path], runs: Mapping[str, Callable[[], bool]]) -> None:
-        """`runs`: by name; each returns whether it passed, and only then does it count. What is known is left out."""
+        """`runs`: by name; each returns whether it passed, and only then does it count. Leaves out those that are
+        known."""
         self._forget_changed(paths)
         new = [name for name in runs if name not in self.runners]
         about, done = f"measuring what {self._file.stem} reach", 0
@@ -54,7 +55,7 @@ class Reach:
             self._measure(paths, {name: partial(shown, runs[name]) for name in new[first : first + _AT_ONCE]})
 
     def _forget_changed(self, paths: Sequence[Path]) -> None:
-        """And whatever has reached one of those functions."""
+        """Forgets changed functions, and all runners that have reached one of them."""
         versions = {
             f"{path}:{place.name}": place.version for path in paths for place in Places(path.read_text()).functions()
         }
@@ -98,15 +99,15 @@ class Reach:
         kept = {"runners": self.runners, "versions": self._versions, "functions": functions}
         whole = self._file.with_suffix(".new")
         whole.write_text(json.dumps(kept))
-        whole.replace(self._file)  # who interrupts it leaves what was there
+        whole.replace(self._file)  # an interrupt leaves the earlier file
 
     def breadths(self) -> Counter[str]:
         """How many functions each runner reaches: those that reach few say most about them."""
         return Counter(name for masks in self._functions.values() for name in masks)
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The tests or histories that reach its line, or, of a line that is part of one, the nearest above. What
-        is outside of functions is reached by all that reach any of them."""
+        """The tests or histories that reach its line; for a line within a statement, the nearest line above. Code
+        outside functions counts as reached by all that reach any function of the file."""
         if not mutant.place.is_function:
             near: dict[str, None] = {}
             for name, masks in self._functions.items():

@@ -1,4 +1,4 @@
-"""What became of each mutant: kept in a file that a run goes on with, and reported."""
+"""The outcome of each mutant: kept in a file from which a run continues, and reported."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from tests.mutants.changes import Mutant
 
 EXCUSED = Path(__file__).parent / "excused.txt"
-"""The survivors: in each line an id, or between slashes a pattern of changes (`before => after`), and why they may
-survive; or `open:` and what they might do."""
+"""Excuses for survivors: in each line an id, or between slashes a pattern of changes (`before => after`), and why they
+may survive; or `open:` and their possible effect."""
 
 
 STAGES = ("tests", "types", "histories")
-"""What judges those that were not noticed by what is before it."""
+"""Each stage judges the mutants that the ones before it did not notice."""
 
 
 class Results:
@@ -44,7 +44,7 @@ class Results:
         return known if known and known["version"] == mutant.version else None
 
     def lacks(self, mutant: Mutant, stage: str) -> bool:
-        """It has not been through this stage, nor been killed before."""
+        """Whether it has not been through this stage, nor been killed before."""
         known = self.of(mutant)
         return known is None or (known["by"] is None and STAGES.index(known["stage"]) < STAGES.index(stage))
 
@@ -65,7 +65,7 @@ _EXCUSE = re.compile(r"(?:(?P<id>[0-9a-f]{8})|/(?P<pattern>.+)/) (?P<reason>.+)"
 
 
 def counted(mutants: Sequence[Mutant], results: Results, survivors: Path) -> Counter[str]:
-    """Numbers of mutants, by column. Writes the differences of those that survive without an excuse, if any do."""
+    """Counts mutants, by column. Writes the diffs of those that survive without an excuse, if there are any."""
     known = [(mutant, results.of(mutant)) for mutant in mutants]
     by = Counter[str](result["stage"] for _, result in known if result and result["by"] is not None)
     left = [mutant for mutant, result in known if result and result["by"] is None]

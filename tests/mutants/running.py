@@ -15,14 +15,14 @@ from tests.mutants.changes import Mutant
 from tests.mutants.planting import freeze, plant
 
 Judge = Callable[[Mutant], str | None]
-"""Returns the name of what noticed the mutant."""
+"""Returns the name of the check that noticed the mutant."""
 
 Verdict = tuple[Mutant, str | None]
 
 MEMORY_BYTES_MAX = 3 * 2**30
 CPU_SECONDS_MIN = 2
 IDLE_SECONDS_MAX = 120
-"""A mutant that takes longer is noticed by anybody."""
+"""A mutant that takes longer counts as noticed."""
 
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -31,7 +31,7 @@ _children: set[int] = set()
 
 
 def apart(act: Callable[[], None]) -> None:
-    """Does it in a process of its own, whose imports do not show in this one."""
+    """Calls `act` in a process of its own, whose imports do not show in this one."""
     pid = os.fork()
     if not pid:
         code = 1
@@ -39,7 +39,7 @@ def apart(act: Callable[[], None]) -> None:
             _children.clear()
             for each in _SIGNALS:
                 signal.signal(each, _end)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # `chalice.test` waits 10 s for what a terminal answers
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # `chalice.test` waits 10 s for the answer of a terminal
             act()
             code = 0
         except BaseException:  # noqa: BLE001 - the fork must not return
@@ -55,13 +55,13 @@ def apart(act: Callable[[], None]) -> None:
 
 
 def interruptible() -> None:
-    """From now on what ends this process raises KeyboardInterrupt."""
+    """From now on signals that end this process raise KeyboardInterrupt."""
     for each in _SIGNALS:
         signal.signal(each, signal.default_int_handler)
 
 
 def stop() -> None:
-    """Ends the processes that this one has started, and theirs."""
+    """Ends the child processes, and theirs."""
     for pid in _children:
         with suppress(ProcessLookupError, ChildProcessError):  # it has just ended
             os.kill(pid, signal.SIGTERM)
@@ -69,13 +69,13 @@ def stop() -> None:
 
 
 def _end(*_: Any) -> None:
-    """Without an exception, which pytest, a test or a mutant would catch."""
+    """Ends the process without an exception, which pytest, a test or a mutant would catch."""
     stop()
     os._exit(INTERRUPTED)
 
 
 def hasten(seconds: float = 0) -> None:
-    """From now on this process may take so long: some times what it should."""
+    """Limits the run time of this process to a multiple of the expected one."""
     cpu = CPU_SECONDS_MIN + 10 * seconds
     signal.setitimer(signal.ITIMER_PROF, cpu)
     signal.setitimer(signal.ITIMER_REAL, IDLE_SECONDS_MAX + cpu)

@@ -12,17 +12,17 @@ FOLDERS = tuple(
     f"tests/{room}" for room in ("core", "store", "http", "service", "budgets", "meetings", "mqhttp", "sqs")
 )
 LEFT_OUT = ("tests/http/test_routes.py", "tests/http/test_bad_requests.py", "tests/http/test_openapi.py")
-"""Thousands, about what comes before the rooms."""
+"""Tests that are left out: thousands, about code before the rooms."""
 
 
 class _Taken:
-    """Takes what pytest has collected, in the place of its loop."""
+    """Takes the tests that pytest has collected, in place of its loop."""
 
     def __init__(self, act: Callable[[dict[str, pytest.Item]], None]) -> None:
         self._act = act
 
     def pytest_configure(self) -> None:
-        """What fails need not fail in the shortest way."""
+        """Failing examples need no shrinking."""
         phases = (Phase.explicit, Phase.generate)
         settings.register_profile("mutants", deadline=None, max_examples=50, database=None, phases=phases)
         settings.load_profile("mutants")

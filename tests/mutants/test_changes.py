@@ -1,4 +1,4 @@
-"""Which changes of a source file are made."""
+"""The changes of a source file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests are known to reach a line."""
+"""The tests known to reach a line."""
 
 from __future__ import annotations
 

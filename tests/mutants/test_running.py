@@ -1,4 +1,4 @@
-"""What a user of the command line sees."""
+"""The command line, as its user sees it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_interrupt_ends_all_processes_and_says_how_to_go_on() -> None:
     ) as run:
         assert run.stdout is not None
         judging = [int(run.stdout.readline()) for _ in range(2)]
-        run.send_signal(signal.SIGINT)  # only this process: a terminal would tell all
+        run.send_signal(signal.SIGINT)  # only this process: a terminal would signal all
         said, told = run.communicate(timeout=60)
     assert (said, told, run.returncode) == ("", "\ninterrupted; run it again to go on\n", 130)
     for pid in judging:

@@ -1,5 +1,4 @@
-"""What `mypy`, which CI runs, says of a mutant: asked in a copy of the product, where its daemon checks again only what
-has changed."""
+"""Asks `mypy`, which CI runs, about a mutant, in a copy of the product, where its daemon checks only changes again."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Year:
             assert not self.anybody().ack("t", group, {"receipts": [each["receipt"] for each in messages]})["failed"]
 
     def readable(self, group: str) -> set[str]:
-        """What the group has not got, and is not over."""
+        """Messages that have not expired, and that the group has not got."""
         self.note_stored()
         return {body for body, end_ms in self.ends_ms.items() if end_ms > self.clock.ms} - {*self.got[group]}
 

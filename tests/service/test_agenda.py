@@ -23,7 +23,7 @@ AGENDAS = ("revive", "forward", "check", "push")
 
 
 def appointments(store: MemoryStore) -> list[tuple[str, str]]:
-    """Of all sweeps: the sweep, and the topic or group."""
+    """The appointments of all sweeps: the sweep, and the topic or group."""
     return [(sweep, keys.subject_of(item["sk"])) for sweep in AGENDAS for item in items_of(store, sweep)]
 
 
@@ -90,7 +90,7 @@ def with_idle_topics(api: Api, store: MemoryStore, topics: int) -> None:
 
 
 def idle_round(topics: int) -> tuple[float, float, int]:
-    """What a minute's round costs where nobody does anything any more: read units, write units, round trips. Each topic
+    """The cost of a minute's round when nobody is active any more: read units, write units, round trips. Each topic
     once had more queues, delays, last attempts, and has a pushed group with an alarm."""
     store, clock = MemoryStore(), Clock()
     api = instance(store, clock)

@@ -1,4 +1,4 @@
-"""What an instance keeps of a topic or a group ages from before it was read: the answer may be seconds on its way."""
+"""The age of a cached topic or group counts from before the read, since the answer may be under way for seconds."""
 
 from __future__ import annotations
 

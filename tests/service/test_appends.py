@@ -1,4 +1,4 @@
-"""An entry gets into its log once, at its end, whoever appends it and whatever was removed meanwhile."""
+"""An entry gets into its log once, at its end, with any number of writers, and after anything was removed meanwhile."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_queue_that_left_a_deleted_topic_is_not_opened_for_another(world: Worl
     world.append(sleeper, 10, queue=1)
     closing = leave(world.topic.logs[1], world.segments(1)[-1], by=2)
     world.store.write(closing)
-    world.store.remove_all([world.topic.key])  # whoever deletes it has not closed its logs yet
+    world.store.remove_all([world.topic.key])  # its deletion has not closed its logs yet
     world.api.put_topic("t", {"queues": 2})
     with pytest.raises(TopicNotFound):
         world.append(sleeper, 10, queue=1)

@@ -37,7 +37,7 @@ def popped(api: Api, count: int) -> list[str]:
 
 
 def test_a_pop_acks_again_what_others_have_acked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who acked the last part has not seen that it was the last."""
+    """The caller that acked the last part did not see that it was the last."""
     store, clock = StrictStore(), Clock()
     api, other = with_messages(store, clock, 3), instance(store, clock, seed=2)
     first, second = popped(api, 2)

@@ -1,4 +1,4 @@
-"""Dead messages move into a topic once, whoever dies at it, however many do it at once."""
+"""Dead messages move into a topic once, even if their mover dies, or several move them at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.stopping import Stage, Work, die_after, finish, requests_of, 
 
 
 def came_out(api: Api, topic: str) -> list[tuple[str, int, str]]:
-    """What comes out of the topic: bodies, by where each was, and how often it was delivered there."""
+    """Drains the topic, and returns the bodies, by where each was, and how often it was delivered there."""
     came: list[tuple[str, int, str]] = []
     while got := api.pop(topic, "reader", {"max_messages": 100})["messages"]:
         came += [(each["body"], int(each["properties"]["sqs:count"]), each["properties"]["sqs:origin"]) for each in got]
@@ -44,29 +44,6 @@ def test_messages_move_whole(instance: Callable[[], Api], topic: str, body_bytes
     assert [totals[name] for name in ("ready", "in_flight", "retrying", "dead")] == [0, 0, 0, 0]
 
 
-def test_nothing_moves_into_a_topic_that_another_instance_has_deleted(
-    store: Store, instance: Callable[[], Api], topic: str
-) -> None:
-    api, dead = instance(), f"{topic}-dead"
-    api.put_topic(topic, {"queues": 1})
-    api.put_topic(dead, {"queues": 1})
-    api.put_group(topic, "g", {"max_attempts": 1, "invisible_ms": 0, "dead_letters": {"topic": dead}})
-    api.produce(topic, {"messages": [{"body": "hi"}]})
-    assert len(api.pop(topic, "g", {})["messages"]) == 1
-    instance().delete_topic(dead)
-    service = api.service
-    found = service.env.catalogue.current_topic(topic)
-    group = service.env.catalogue.group(found, "g")
-    [cursor] = service.cursors.consumers.all(found, group)
-    assert service.dead_letters.burial.bury(group, cursor, [], "r") == (cursor, [])
-    assert not service.dead_letters.burial.can_bury(group)
-    assert [each["attempt"] for each in api.pop(topic, "g", {})["messages"]] == [2]
-    instance().put_topic(dead, {"queues": 1})
-    instance().put_group(dead, "reader", {})
-    assert api.pop(topic, "g", {})["messages"] == []
-    assert came_out(instance(), dead) == [("hi", 2, "0:0")]
-
-
 class Scene(Stage):
     """Two messages whose last leases are over; one is too large for a segment."""
 
@@ -82,7 +59,7 @@ class Scene(Stage):
         self.now += 2_000
 
     def verdict(self) -> list[str]:
-        """What comes out of the topic an hour later, when sweeps have run."""
+        """The bodies that come out of the topic an hour later, after sweeps."""
         self.now += 3_600_000
         api = Api(self.instance())
         api.service.sweeps.revive()
@@ -106,7 +83,7 @@ class Circle(Scene):
         self.now += 2_000
 
     def verdict(self) -> list[str]:
-        """What comes an hour later, when sweeps have run, and is acked."""
+        """The messages that come an hour later, after sweeps; acks them."""
         self.now += 3_600_000
         api, came = Api(self.instance()), list[dict[str, Any]]()
         for _ in range(3):

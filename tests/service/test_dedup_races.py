@@ -39,7 +39,7 @@ def test_a_record_that_arrives_late_changes_nothing() -> None:
 
 
 def test_a_repeat_that_is_refused_as_the_time_ends_gets_the_first_place() -> None:
-    """What the store has shown counts: were the record taken for over, the repeat would be stored without one."""
+    """The record that the store has shown counts: a repeat that took it for expired would be stored without one."""
     clock = Clock()
 
     class SlowToRefuse(MemoryStore):
@@ -91,7 +91,7 @@ def test_clocks_that_differ_store_nothing_twice_within_the_time() -> None:
 
 
 def test_a_batch_may_have_ids_of_every_age() -> None:
-    """Of one that is long gone, one that is no longer valid, one that is, and a new one, only the third is a repeat."""
+    """One id is long gone, one is no longer valid, one is valid, and one is new. Only the third is a repeat."""
     store, clock = MemoryStore(), Clock()
     slept, asked = at_a_virtual_time(store, clock), {"gone": 0, "old": 2 * DAY_MS, "young": 2 * DAY_MS + DEDUP_MS}
     slept.put_topic("t", {"queues": 1})

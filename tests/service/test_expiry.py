@@ -264,7 +264,7 @@ def test_an_ordered_pop_settles_expired_messages_and_delivers_the_next(world: Wo
 
 
 def counts(world: World, group: str) -> dict[tuple[str, str, str], int]:
-    """What is counted while a group takes what it can."""
+    """The counts of a pop by which the group takes what it can."""
     with recording(record := Record("pop")):
         world.take(10, group, world.another())
     return {name: number for name, number in record.counts.items() if name[0] not in ("popped", "redelivered")}

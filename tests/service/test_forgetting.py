@@ -20,7 +20,7 @@ from tests.support.clock import Clock
 from tests.support.emulators import ROOT
 
 LIVES = 2 * FORGOTTEN_TOGETHER
-"""So many come and go. Of those, fewer than `FORGOTTEN_TOGETHER` may be left."""
+"""So many topics or groups come and go; the caches may keep fewer than `FORGOTTEN_TOGETHER` of them."""
 
 GROUPS: dict[str, dict[str, Any]] = {"plain": {}, "by-key": {"ordered": "key"}, "limited": {"rate_limit": 1_000}}
 
@@ -29,7 +29,7 @@ Count = Callable[[], int]
 
 @pytest.fixture
 def cached() -> Count:
-    """Counts the entries of all caches that the test has made, whoever made them."""
+    """Counts the entries of all caches that exist since the test began."""
     others = [*_caches()]
     return lambda: sum(len(cache.entries()) for cache in _caches() if all(cache is not other for other in others))
 

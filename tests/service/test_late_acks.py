@@ -101,7 +101,7 @@ def test_by_message_an_ack_finds_the_page_of_a_retry_by_stale_reads() -> None:
 
 @pytest.mark.parametrize("consumer", ["", "ann"])
 def test_a_late_ack_of_a_message_that_has_just_died_is_refused(consumer: str) -> None:
-    """Of the consumer of a broadcast group too."""
+    """A consumer of a broadcast group is refused too."""
     store, clock = LateStore(), Clock()
     api = with_messages(store, clock, 2, mode="broadcast" if consumer else "clustering")
     taken = api.pop("t", "g", {"consumer_id": consumer} if consumer else {})["messages"]

@@ -23,8 +23,8 @@ from tests.support.orders import noise
 
 
 class World:
-    """What is done before `look` is seen by strong reads alone, but for a topic of two queues with one old message and
-    one that waits, its groups, and a topic for dead messages."""
+    """Until `look`, only strong reads see changes, except a topic of two queues with one old message and one that
+    waits, its groups, and a topic for dead messages."""
 
     def __init__(self) -> None:
         self.store = LateStore()
@@ -63,7 +63,7 @@ def bury(group: Group, *messages: Json, client: Client | None = None) -> None:
 
 @contextmanager
 def dying_in(step: str) -> Iterator[None]:
-    """Whoever carries out a decision dies."""
+    """The caller that carries out a decision dies."""
     with patch.object(DecisionChain, step, side_effect=StoreUnavailable("died")):
         yield
 

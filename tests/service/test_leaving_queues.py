@@ -1,4 +1,4 @@
-"""What arrives late at a queue that leaves, has left, or has returned."""
+"""Requests that arrive late at a queue that is leaving, has left, or has returned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.recording_store import RecordingStore
 from tests.support.troubled_store import TroubledStore, from_request, unavailable
 
 KEY = next(str(number) for number in range(100) if queue_of_key(str(number), 2) == 1)
-"""Of queue 1 of two."""
+"""A key of queue 1 of two."""
 
 
 class Table(RecordingStore):

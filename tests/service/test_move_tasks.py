@@ -1,4 +1,4 @@
-"""A move task moves each message once, whoever dies at it, however many work on it, and whatever is gone meanwhile."""
+"""A move task moves each message once, even if workers die, many work on it, or its queues are deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Scene(Stage):
         return task.state if task else None
 
     def left(self, name: str) -> list[str]:
-        """What comes out of a queue, by the first letters of the bodies."""
+        """Drains a queue, and returns the first letters of the bodies."""
         service, came = self.instance(), []
         try:
             found = queues_of(service).current(name)
@@ -87,7 +87,7 @@ class Scene(Stage):
         return came
 
     def verdict(self) -> tuple[list[str], list[str]]:
-        """What comes out of the queue and of its dead-letter queue an hour later, when sweeps have run."""
+        """Drains the queue and its dead-letter queue an hour later, after sweeps."""
         for _ in range(2):
             self.now += 3_600_000
             service = self.instance()
@@ -265,7 +265,7 @@ def deleted_meanwhile(scene: Scene, name: str) -> Iterator[tuple[Scene, list[str
 @pytest.mark.parametrize("is_made_again", [False, True])
 @pytest.mark.parametrize("reads", [False, True])
 def test_the_destination_may_be_deleted_after_any_request(reads: bool, is_made_again: bool) -> None:
-    """What had not moved is still dead, though another group keeps the topic of the destination."""
+    """Messages that have not moved are still dead, though another group keeps the topic of the destination."""
     scene = Scene(reads)
     Api(scene.instance()).put_group("orders" if not reads else "news", "audit", {})
     scene.start(scene.instance(), 1, named=True)
@@ -280,7 +280,7 @@ def test_the_destination_may_be_deleted_after_any_request(reads: bool, is_made_a
 
 
 def test_the_dead_letter_queue_may_be_deleted_after_any_request() -> None:
-    """What was on its way may still come. A queue that is made again under its name keeps what it gets."""
+    """Messages on their way may still come. A queue that is made again under its name keeps what it gets."""
     for fresh, had, running in deleted_meanwhile(Scene().started(), "dead"):
         service = fresh.instance()
         fresh.make(service, "dead")

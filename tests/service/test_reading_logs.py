@@ -1,4 +1,4 @@
-"""What the reader finds in a log, however much it has cached, is what stands in the table."""
+"""The reader finds exactly what the table holds of a log, however much of it is cached."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class World:
         return Want(self.topic.logs[queue], offset, self.random.choice([1, 2, 30, 300]), hint, since_ms)
 
     def right(self, queue: int, want: Want) -> Iterator[list[Segment]]:
-        """The chains that are right: they may begin with what is gone, and end where more of that is missing."""
+        """Yields the correct chains: they may begin with removed segments, and end where more of those are missing."""
         left = len(self.segments(queue))
         known = [segment for _, segment in sorted(self.known[queue].items())]
         gone = len(known) - left
@@ -129,7 +129,7 @@ class World:
             self.check(queue, chain, want.offset)
 
     def check(self, queue: int, chain: list[Segment], at: int) -> None:
-        """What can be asked about a chain, about some offsets."""
+        """Checks all questions about a chain, at some offsets."""
         placed = [placed for segment in chain for placed in segment.placed]
         first, end = (placed[0][0], chain[-1].end) if placed else (at, at)
         offsets = sorted(self.random.sample(range(first, end), min(end - first, 12)))

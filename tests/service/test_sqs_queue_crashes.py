@@ -24,7 +24,7 @@ CHANGED = ("7", 7_000, 77_000)
 """An attribute, the group's `invisible_ms` and the topic's `retention_ms`, which change together."""
 
 REFUSALS = (QueueGone, TopicStands, TopicNotFound, GroupNotFound)
-"""What a caller may hear when others were faster."""
+"""Errors that a caller may get when others were faster."""
 
 
 class Scene(Stage):
@@ -79,7 +79,7 @@ REMOVING = {"remove the topic", "remove a group"}
 """They leave the records of queues that are gone, until somebody meets them."""
 
 EVERY = 3
-"""Of the pairs of points, one in so many is tried: other ones for other operations."""
+"""One in so many pairs of points is tried: other ones for other operations."""
 
 SCENES = {
     "nothing": (),
@@ -89,7 +89,7 @@ SCENES = {
 
 
 def wrong(scene: Scene, names: set[str]) -> Iterator[str]:
-    """What must not be, after these operations began."""
+    """Yields inconsistent records after these operations began."""
     records, stored = scene.items(keys.subscriptions()), scene.items(keys.topic("orders").pk)
     topic = stored.get(keys.SETTINGS)
     listed = scene.items(keys.groups(topic["id"])) if topic else {}
@@ -111,7 +111,7 @@ def wrong(scene: Scene, names: set[str]) -> Iterator[str]:
 
 
 def wrong_ends(scene: Scene, names: set[str], listed: dict[str, Any]) -> Iterator[str]:
-    """What must have come of the operations that came to their end."""
+    """Yields completed operations without their effect."""
     for queue in ("orders", "billing"):
         is_there = _is_there(scene.instance(), queue)
         if f"make {queue}" in scene.done and not names & {f"delete {queue}", *REMOVING} and not is_there:
@@ -129,8 +129,8 @@ def _is_there(service: Service, name: str) -> bool:
 
 
 def meetings(scene: Scene, first: str, second: str) -> Iterator[list[str]]:
-    """What is wrong when the second caller works, and dies, after each request of the first one, which then goes on or
-    dies as well. Afterwards both are called once more."""
+    """Yields the violations when the second caller works, and dies, after each request of the first one, which then
+    goes on or dies as well. Afterwards both are called once more."""
     points = [range(1, requests_of(scene.copy().work(name)) + 2) for name in (first, second)]
     number = [*OPERATIONS].index(second)
     for (at, until), goes_on in islice(product(product(*points), (False, True)), number % EVERY, None, EVERY):

@@ -153,7 +153,7 @@ STALL_S = 5.0
 
 @contextmanager
 def accepting(serve: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that does with its first connection as it is told. Its address."""
+    """A server that passes its first connection to `serve`. Yields its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def run() -> None:

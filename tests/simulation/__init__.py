@@ -1,1 +1,1 @@
-"""A deterministic simulation of the real service on the memory store, with faults, and a checker of what it did."""
+"""A deterministic simulation of the real service on the memory store, with faults, and a checker of its histories."""

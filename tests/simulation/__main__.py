@@ -1,4 +1,4 @@
-"""Plays histories, prints what is wrong with them, and the whole history of the first that is not clean."""
+"""Plays histories, prints their violations, and the whole history of the first bad one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _pool(processes: int) -> Pool:
-    """A pool of processes that leave an interrupt to this one."""
+    """A pool of processes that ignore interrupts, which are for this one."""
     return get_context("fork").Pool(processes, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
 
@@ -96,7 +96,7 @@ def _show(seed: int) -> int:
 
 
 def _printed(seed: int) -> list[str]:
-    """Plays the history of a seed and prints it, in the order in which things began; returns what is wrong with it."""
+    """Plays the history of a seed and prints it, in the order of beginnings; returns its violations."""
     world = World(seed)
     try:
         return world.run()
@@ -124,7 +124,7 @@ def _show_findings(processes: int) -> int:
 
 
 def _show_reach(asked: argparse.Namespace) -> int:
-    """Prints what the histories of the seeds reach and, worst first, what they do not."""
+    """Prints what the histories of the seeds reach and, worst first, what they miss."""
     for line in tables(*measured(range(asked.seed, asked.seed + asked.seeds), asked.processes)):
         print(line)
     return 0

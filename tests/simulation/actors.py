@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXTENDED_MS = 2_000
 RETRIES_MS = (0, 300, 2_000)
 ELSEWHERE = 0.25
-"""How likely a consumer settles at another instance than it popped from, as a client of Lambda does."""
+"""The probability that a consumer settles at another instance than it popped from, as a client of Lambda does."""
 
 
 class Working(Protocol):
@@ -82,7 +82,7 @@ class Consumer(Actor):
         return bool(self._world.plan.hasty) and self._random.random() < self._world.plan.hasty
 
     def _mistake(self, caller: Caller, got: list[Delivered]) -> None:
-        """Shows receipts to a group that they are not of."""
+        """Shows receipts to another group than theirs."""
         twin = self._world.twin
         if twin and self._group in twin.groups:
             service = twin.instance()
@@ -104,7 +104,7 @@ class Consumer(Actor):
         )
 
     def _settle(self, caller: Caller, got: list[Delivered]) -> None:
-        """Acks most: at once, or with the next pop, or some of them; gives some back, extends some, forgets some."""
+        """Acks most messages, at once or with the next pop; nacks some, extends some, forgets some."""
         random = self._random
         while got:
             some, got = got[: (size := random.choice((1, 2, 5)))], got[size:]
@@ -177,7 +177,7 @@ class Sweeper(Actor):
 
 
 class Housekeeper(Actor):
-    """Pauses a group and lets it go on, and makes and removes one that nobody needs."""
+    """Pauses a group and resumes it, and makes and removes one that no caller needs."""
 
     def __init__(self, world: World, chores: int, random: Random) -> None:
         self._world, self._left, self._random = world, chores, random

@@ -43,7 +43,7 @@ class Watcher:
 
 
 def look_before_the_drain(service: Service, history: History, groups: list[str]) -> None:
-    """Nothing is leased any more, and nothing waits."""
+    """When nothing is leased or waits any more."""
     service.sweeps.forward()
     service.sweeps.check()
     topic = service.env.catalogue.current_topic("t")
@@ -62,7 +62,7 @@ def read_alarms(service: Service, store: PastStore, history: History) -> None:
 
 
 def read_told(service: Service, history: History) -> None:
-    """Checks once more, and reads what there is in the topic of alarms."""
+    """Checks once more, and reads the topic of alarms."""
     service.sweeps.check()
     service.sweeps.forward()
     with suppress(TopicNotFound):

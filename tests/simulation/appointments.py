@@ -1,5 +1,5 @@
-"""Checks every state of the table that the simulation has seen: at any time, whatever waits for a sweep has an
-appointment no later than it is due. It runs when the history is over."""
+"""Checks every state of the table in the simulation: at any time, all work for a sweep has an appointment no later than
+it is due. It runs when the history is over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARED_MS = 400
 
 
 class Waiting(NamedTuple):
-    """Something that waits for a sweep, from an instant to another."""
+    """Work that waits for a sweep, from one instant to another."""
 
     sweep: str
     subject: str
@@ -33,7 +33,7 @@ class Waiting(NamedTuple):
 
 @contextmanager
 def short_appointments(late_write_ms: int, skew_ms: int) -> Iterator[None]:
-    """Nobody makes those that are missing, or a caller could forget them unseen."""
+    """Shortens the times of appointments. Sweeps make no missing ones, which would hide that a caller forgot one."""
     settings: dict[str, Any] = {"SHARED_MS": SHARED_MS, "LATE_WRITE_MS_MAX": late_write_ms, "SKEW_MS_MAX": skew_ms}
     with ExitStack() as stack:
         stack.enter_context(patch.multiple(agenda, **settings))

@@ -34,7 +34,7 @@ _ROLLBACK_MS = 500_000
 
 @dataclass(slots=True)
 class Held:
-    """The deliveries that consumers of the scene hold."""
+    """The deliveries that the scene's consumers hold."""
 
     live: list[Delivered]
     partly_acked: list[Delivered]
@@ -46,7 +46,7 @@ class Held:
 
 class Scene(Stage):
     def __init__(self, waits: bool = False) -> None:
-        """`waits`: with messages that wait, and what goes with them."""
+        """`waits`: with delayed messages, and the rest of the second scene."""
         super().__init__()
         self._waits = waits
         self._producers = 0
@@ -110,7 +110,7 @@ class Scene(Stage):
         service.sweeps.check()
 
     def bodies(self, count: int) -> list[str]:
-        """Each producer has a name of its own: how their messages of one key mix is not known."""
+        """Each producer has a name of its own: the order in which their messages of one key mix is unknown."""
         self._producers += 1
         return [f"p{self._producers}-1.{part}" for part in range(count)]
 
@@ -158,7 +158,7 @@ class Scene(Stage):
         came: set[Place] = set()
         for _ in range(2):
             came |= take_all(self.caller(service), "g")
-            self.now += 70_000  # what a caller leased that died
+            self.now += 70_000  # leased by a caller that died
         self.history.drained["g"] = came
         read_dead(service, self.topic, "g", self.history)
 
@@ -233,7 +233,7 @@ LATER: dict[str, Operation] = {
     "check": lambda _, service: service.sweeps.check(),
     "check what is settled": lambda scene, service: scene.clear(service),
 }
-"""The operations for which the second scene exists."""
+"""Operations that need the second scene."""
 
 MEETING = ("pop", "forward")
 """Operations that these may disturb, or be disturbed by."""

@@ -20,9 +20,9 @@ from tests.history.history import History
 from tests.simulation.faulty_store import PastStore
 
 RECOVERED_MS = 2_500
-"""A queue takes messages again so long after it was drained, with stale reads and all."""
+"""After this time a drained queue takes messages again, even with stale reads."""
 UNSEEN_MS = 2_000
-"""For so long after they were made, a caller may not know the groups."""
+"""How long a caller may not know new groups."""
 
 Versions = list[tuple[Key, int, Cursor]]
 
@@ -65,8 +65,8 @@ def _passed(store: PastStore, topic: Topic, versions: Versions, history: History
 
 
 def _overfull(store: PastStore, topic: Topic, versions: Versions, history: History) -> Iterator[str]:
-    """A caller knows of the ends that its own earlier calls were shown, and can know of no group more than it had ever
-    settled. A refusal is wrong if no queue was full, even by what was settled a while before."""
+    """A caller knows the ends that its own earlier calls saw, and can know of no group that it settled more than it
+    ever had. A refusal is wrong if no queue was full, even by settlements a while before."""
     most, settled = topic.max_depth or 0, _settled(topic, versions, history)
     ends: dict[int, list[tuple[int, int]]] = {queue: [(0, 0)] for queue in range(topic.queues)}
     for key, since, item in sorted(store.versions("entries"), key=lambda version: version[1]):

@@ -1,4 +1,4 @@
-"""The topic that dead messages move to, which somebody deletes and makes again."""
+"""The topic that dead messages move to, which an actor deletes and makes again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Remover:
 
 
 def exhume(service: Service, store: PastStore, history: History) -> None:
-    """Records what has moved, and what comes out of the topic when nothing waits there any more."""
+    """Records moved messages, and the topic's messages when nothing waits there any more."""
     topic = service.env.catalogue.current_topic(TOPIC)
     history.grave = topic.id
     history.graves.setdefault(topic.id, NEVER_MS)
@@ -73,7 +73,7 @@ def exhume(service: Service, store: PastStore, history: History) -> None:
 
 
 def _moved_into(store: PastStore, topic_id: str) -> Iterator[Moved]:
-    """All that was ever stored there, whether or not it still is."""
+    """All messages ever stored there, even if they are gone."""
     for _, since_ms, _, item in store.lives(keys.delays(topic_id, 0)[:-1]):
         entry = waiting_entry(item)
         [message] = unpack(entry.codec, entry.data if entry.data is not None else _payload(store, topic_id, entry))

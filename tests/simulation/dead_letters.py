@@ -1,4 +1,4 @@
-"""Actors and settings of histories in which the dead come back, and retries lie in pages."""
+"""Actors and settings of histories with redrives, and with retries in pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Redriver:
-    """Brings back, now and then, what is dead in a group."""
+    """Redrives a group's dead messages now and then."""
 
     def __init__(self, world: World, count: int, random: Random) -> None:
         self._world, self._left, self._random = world, count, random
@@ -31,7 +31,7 @@ class Redriver:
                 fact.at_ms = self._world.now
 
     def _redrive(self, service: Service, group: str) -> bool:
-        """Whether nothing dead is left."""
+        """Whether no message is dead."""
         topic, letters = service.env.catalogue.current_topic(self._world.name), service.dead_letters
         if self._random.random() < 0.7:
             return not letters.redrive.all(topic, group).remaining
@@ -41,7 +41,7 @@ class Redriver:
 
 
 class Purger:
-    """Forgets, now and then, what is dead in a group."""
+    """Purges a group's dead messages now and then."""
 
     def __init__(self, world: World, count: int, random: Random) -> None:
         self._world, self._left, self._random = world, count, random

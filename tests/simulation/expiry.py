@@ -1,5 +1,5 @@
-"""Histories in which messages expire and are removed while others come in: all goes more slowly than elsewhere, and
-what takes the product a day takes seconds."""
+"""Histories in which messages expire and are removed while others come in: actors are slower than elsewhere, and a day
+of the product takes seconds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LOOKS_EVERY_MS = 5_000
 
 PRODUCERS_LULL = 200
 CONSUMERS_LULL = 50
-"""They sleep this many times longer, for the history to outlast its messages."""
+"""Actors sleep this many times longer, so that the history outlasts its messages."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def short_lives() -> Iterator[None]:
 
 
 class Trimmer:
-    """The sweep that removes what has expired, as long as anybody else is there."""
+    """The sweep that removes expired messages, as long as other actors run."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random
@@ -64,8 +64,9 @@ class Trimmer:
 
 
 class Archivist:
-    """Reads the whole log repeatedly, and so records what was in it, and when. Meets no faults. A delayed message can
-    have expired when it comes into the log: its deliverer died after the decision, and nobody came by in time."""
+    """Reads the whole log repeatedly, and so records its messages and times. Meets no faults. A delayed message can
+    have expired when it comes into the log: the caller that moved it died after the decision, and no other came in
+    time."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -80,7 +81,7 @@ class Archivist:
         service, topic = self._world.instance(NONE), self._world.topic
         read_log(service, topic, seen)
         history.looks.append(Look(self._world.now, set(seen.log)))
-        # And what has expired; but an instance that has cached what was removed since may not read on behind that.
+        # Expired messages too; but an instance that has cached messages removed since may not read on behind them.
         read_log(service, replace(topic, retention_ms=NEVER_MS), seen)
         for place, body in seen.log.items():
             if (

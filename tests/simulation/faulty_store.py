@@ -1,5 +1,5 @@
-"""The memory store as a network away: every call may be delayed, lost before or after it was applied, applied again
-later by a zombie, throttled, answered from the past, or be the last thing that its caller does."""
+"""The memory store behind a network: every call may be delayed, lost before or after it was applied, applied again
+later by a zombie, throttled, answered from the past, or the last one of its caller."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.support.scheduler import Killed, Scheduler
 T = TypeVar("T")
 
 _PROMPT_MS = 20
-"""The most that a request takes, each way."""
+"""The longest way of a request, in each direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How likely each fault is, for each call."""
+    """The probability of each fault, for each call."""
 
     lose_request: float = 0.02
     lose_reply: float = 0.03
@@ -40,13 +40,14 @@ class Faults:
     zombie_ms_max: int = 3_000
     stale_ms_max: int = 500
     stall: float = 0.0
-    """How likely a caller sleeps before a request, as one whose machine is suspended, or which is out of memory."""
+    """The probability that a caller sleeps before a request, as if its machine were suspended or out of memory."""
     stall_ms: tuple[int, int] = (2_000, 24_000)
-    """For so long, from and to."""
+    """The shortest and the longest of these."""
     torn: float = 0.0
-    """How likely a read shows each of its items at another instant: it is a read of many items, not of one state."""
+    """The probability that a read shows each of its items at another instant: it is a read of many items, not of one
+    state."""
     unreadable: float = 0.0
-    """How likely a read of payloads is not answered."""
+    """The probability that a read of payloads gets no answer."""
 
     @property
     def are_harmless(self) -> bool:
@@ -64,7 +65,7 @@ class Timed(Protocol):
 
 
 class PastStore(MemoryStore):
-    """A memory store that remembers what every item was, and when. It bills nothing, to be fast."""
+    """A memory store that remembers every version of its items. It bills nothing, to be fast."""
 
     is_metered = False
 
@@ -82,7 +83,7 @@ class PastStore(MemoryStore):
         return self.read_torn(read, lambda: instant)
 
     def read_torn(self, read: Read, instant: Callable[[], int]) -> list[Item]:
-        """The same where each item is looked at at an instant of its own."""
+        """The same, with an instant of its own for each item."""
         if isinstance(read, Keys):
             items = [self._then(key.pk, key.sk, instant()) for key in read.keys]
             return [item for item in items if item is not None]
@@ -148,7 +149,7 @@ class FaultyStore:
         self._outage = outage
         self._intrude = intrude
         self.troubles = 0
-        """How many requests have gone wrong."""
+        """How many requests have failed."""
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
         if self._faults.unreadable and any(map(_is_of_payloads, reads)):
@@ -163,7 +164,7 @@ class FaultyStore:
         return self._call(lambda: self._inner.write(write), is_write=True)
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
-        """In any order, as requests side by side are."""
+        """In any order, like parallel requests."""
         order = list(range(len(writes)))
         if len(order) > 1:
             self._random.shuffle(order)
@@ -171,7 +172,7 @@ class FaultyStore:
         return [outcomes[place] for place in range(len(writes))]
 
     def write_together(self, writes: Sequence[Write]) -> None:
-        """DynamoDB recognizes a transaction by its token: of all its repeats, late ones too, one is applied."""
+        """DynamoDB recognizes a transaction by its token: it applies one of all its repeats, including late ones."""
         done: list[bool] = []
 
         def once() -> None:
@@ -210,10 +211,10 @@ class FaultyStore:
         try:
             return self.write(write)
         except (Refused, StoreUnavailable) as trouble:
-            return trouble.with_traceback(None)  # whose frames would keep the process alive
+            return trouble.with_traceback(None)  # its frames would keep the process alive
 
     def _batch(self, applies: list[Callable[[], None]]) -> None:
-        """One after another in any order, with others in between. A batch that is cut off leaves a part."""
+        """One after another in any order, with others in between. A batch that fails halfway leaves a part."""
 
         def apply_each() -> None:
             self._random.shuffle(applies)
@@ -229,8 +230,8 @@ class FaultyStore:
             self._call(apply_each, is_write=True)
 
     def _call(self, apply: Callable[[], T], is_write: bool = False, is_repeat: bool = False) -> T:
-        """One request: on its way, applied, and its reply on the way back. Any of that may go wrong. A repeat that
-        fails leaves unknown what became of the first."""
+        """One request: on its way, applied, and its reply on the way back. Each step may fail. A repeat that fails
+        leaves the outcome of the first unknown."""
         faults = self._faults
         self._stall()
         self._travel()

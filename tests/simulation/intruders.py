@@ -1,4 +1,4 @@
-"""Others who act while a request of somebody is on its way: between a look and a write, or between two looks."""
+"""Other callers that act while a request is on its way: between a read and a write, or between two reads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _MOST = 12
-"""In a history, and as many again for those who do little: most requests are of the others."""
+"""How many act in a history, and as many again for callers with few requests, since most requests are of the others."""
 _OFTEN = 4
-"""How much more likely somebody acts before a request of these."""
+"""How much more often one acts before a request of these."""
 
 
 class Intruders:
@@ -33,13 +33,14 @@ class Intruders:
         self._count = 0
 
     def act(self) -> None:
-        """Call it before each request. Now and then, one of them does at once something that belongs to the history."""
+        """Call it before each request. Now and then, another caller does something at once that belongs to the
+        history."""
         if self._is_time(1) and self._left:
             self._left -= 1
             self._intrude()
 
     def act_on_few(self) -> None:
-        """The same before requests of those who do little."""
+        """The same before requests of callers that make few."""
         if self._is_time(_OFTEN) and self._left_for_few:
             self._left_for_few -= 1
             self._intrude()
@@ -88,4 +89,4 @@ class _Rushed:
         return getattr(self._world, name)
 
     def sleep(self, ms: int) -> None:
-        """Not at all."""
+        """Does not sleep."""

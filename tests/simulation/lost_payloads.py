@@ -1,4 +1,4 @@
-"""A fault that no deployment should have: payloads are gone though their messages are in the log."""
+"""A fault that no deployment should have: payloads are lost though their messages are in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The plans of all seeds. Each turns some of the features on, and those up: what all have at once, none has much of."""
+"""The plans of all seeds. Each turns some features on, and those up: if all were on at once, none would have much
+effect."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "narrow looks": (0.25, ({"narrow_looks": True}, {"narrow_looks": True, "queues": 3}, _WIDE)),
     "partitions": (0.1, ({"key_units": 3.0}, {"key_units": 1.0})),
 }
-"""How likely each is, and the ways in which it may be on."""
+"""The probability of each feature, and its variants."""
 
 _ALONE = {"expiry", "resizes", "clients of SQS", "pushes", "alarm", "full queues", "topic of the dead", "move tasks"}
 APART: dict[str, set[str]] = {
@@ -108,7 +109,7 @@ APART: dict[str, set[str]] = {
     "partitions": {"expiry", "resizes", "stalls", "clients of SQS", "pushes"},
     "torn reads": {"expiry", "resizes", "stalls", "clients of SQS", "faults"},
 }
-"""Features that do not meet: no check would know what to expect, or no history would end."""
+"""Features that exclude each other: no check would know what to expect, or no history would end."""
 
 
 def mixed(seed: int) -> Plan:

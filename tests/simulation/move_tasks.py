@@ -1,5 +1,5 @@
-"""Move tasks, which take dead messages out of the topic that they have moved to: into another topic, or back to a
-group of the topic that they are from."""
+"""Move tasks, which take dead messages out of their topic: into another topic, or back to a group of the topic that
+they are from."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Returner:
                 act(service)
 
     def _start(self, service: Service) -> None:
-        """In a while, the group of the queue `seen` has all that it did not get from a task."""
+        """Waits until the group of the queue `seen` has all messages that it did not get from a task."""
         to, rate = self._random.choice((BACK, SEEN, None)), self._random.choice((None, 3, 20))
         if to == SEEN:
             drain(self._world.instance(NONE), self._world)
@@ -88,7 +88,7 @@ class Returner:
 
 
 def drain(service: Service, world: World) -> None:
-    """Takes and acks all that the group of the queue `seen` has."""
+    """Pops and acks all messages of the group of the queue `seen`."""
     facts = world.history.tasks
     for body in _taken(service, service.env.catalogue.current_topic("t"), SEEN):
         facts.seen[body] += 1
@@ -97,7 +97,7 @@ def drain(service: Service, world: World) -> None:
 
 
 def settle(world: World) -> None:
-    """Lets tasks end, and records where the dead are then."""
+    """Lets tasks end, and records where the dead messages are then."""
     service, facts = world.instance(NONE), world.history.tasks
     queue = queues_of(service).current(TOPIC).queue
     while moves_of(service).tasks.active(TOPIC):

@@ -1,4 +1,5 @@
-"""Callers who settle by any receipt that anybody ever got, and who change the end of a lease again and again."""
+"""Callers that settle by any receipt that anybody ever got, and callers that move the end of a lease again and
+again."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 RECENT = 30
-"""Mostly one of so many deliveries."""
+"""How many of the newest deliveries they mostly use."""
 LENGTHS_MS = (0, 300, 2_000, 4_000)
 HEARTBEATS_MS = (1_500, 3_000, 6_000)
 

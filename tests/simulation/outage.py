@@ -1,4 +1,4 @@
-"""A table that refuses for a while: every client tries again until its call has no more time, and fails then."""
+"""A table that refuses requests for a while: every client retries until its call has no more time, and then fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from tests.support.scheduler import Scheduler
 
 BOOTED_MS = 900_000
-"""Instants of the two clocks must not be taken for each other."""
+"""The uptime when a history begins: far from any wall time, so that checks notice when code confuses the two."""
 BEGINS_MS = 5_000
 """It begins within the first seconds of a history."""
 
@@ -22,7 +22,7 @@ class Outage:
     is_of_reads: bool = True
     """Whether reads are refused as well as writes."""
     is_in_doubt: bool = False
-    """Whether a refusal leaves open what became of a write: it is a 500, not a throttle."""
+    """Whether a refusal leaves the outcome of a write open: it is a 500, not a throttle."""
 
     @classmethod
     def of(cls, ms: int, now: int, random: Random) -> Outage:
@@ -33,7 +33,7 @@ class Outage:
         return self.from_ms <= now < self.until_ms and (is_write or self.is_of_reads)
 
     def sit_out(self, scheduler: Scheduler, is_write: bool) -> None:
-        """Tries until the table answers again. Raises StoreUnavailable when the call has no more time."""
+        """Retries until the table answers again. Raises StoreUnavailable when the call has no more time."""
         may_have_landed = is_write and self.is_in_doubt
         uptime_ms = scheduler.now - BOOTED_MS
         left_ms = max(0, deadline.give_up_at_ms(uptime_ms, may_have_landed) - uptime_ms)

@@ -40,7 +40,7 @@ class Plan:
     leases_ms: tuple[int, ...] = (200, 1_000, 3_000)
     """The lease lengths that consumers ask for."""
     pop_sizes: tuple[int, ...] = (1, 4, 10, 10)
-    """The numbers of messages they ask for."""
+    """The batch sizes that they ask for."""
     fills: float = 0.0
     """The share of pops with `fill`."""
     waits_ms: tuple[int, ...] = (0, 0, 0, 100)
@@ -52,7 +52,7 @@ class Plan:
     broadcast_to: tuple[str, ...] = ()
     """The consumers of each group, if it is a broadcast group."""
     late_groups: int = 0
-    """Made while messages come in."""
+    """Groups made while messages come in."""
     resets: int = 0
     wipes: int = 0
     """How often groups are reset to `now`."""
@@ -67,7 +67,7 @@ class Plan:
     unwanted_key: str | None = None
     """The key of messages that no group wants."""
     looks: int = 0
-    """How often somebody reads messages without leasing them: by place, key or id, or those that are dead."""
+    """How often a reader reads messages without leasing them: by place, key or id, or dead ones."""
     sweepers: int = 0
     """Scheduled sweeps that run at once."""
     sweeps: int = 3
@@ -79,11 +79,11 @@ class Plan:
     settle_by: str = "receipt"
     """Whether receipts name a lease, a delivery or a message."""
     meddlers: int = 0
-    """Callers who settle by receipts of others, and by old ones."""
+    """Callers that settle by receipts of others, and by old ones."""
     notes_first: bool = False
     """Whether pops ask when messages were delivered for the first time."""
     burials: float = 0.03
-    """The share of what is delivered that consumers bury."""
+    """The share of deliveries that consumers bury."""
     redrives: int = 0
     redrives_pause_ms: int = 2_500
     """The longest pause between two redrives."""

@@ -1,4 +1,4 @@
-"""Planted bugs, each found by the check that it is there for: in the history of which seed."""
+"""Finds planted bugs: the seed of a history in which the bug's check fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.plans import Plan
 from tests.simulation.world import play
 
 SEEDS = 300
-"""A bug that none of this many histories shows counts as missed."""
+"""A bug that none of the first histories shows counts as missed."""
 
 FOUND_AT = {
     "alarms_that_race": 13,
@@ -30,8 +30,8 @@ FOUND_AT = {
     "tasks_that_move_in_two_writes": 17,
     "time_outs_that_do_not_last": 17,
 }
-"""The first seed that shows a bug, if it is not one of the first five. It changes when the service makes other requests
-to its store: then the search finds the next one, and `python -m tests.simulation --planted` prints all of them anew."""
+"""The first seed that shows a bug, if it is not one of the first five. It changes with the service's requests to its
+store: then the search finds the next one, and `python -m tests.simulation --planted` prints all of them again."""
 
 
 def finding(name: str) -> int | None:
@@ -40,7 +40,7 @@ def finding(name: str) -> int | None:
 
 
 def is_found(name: str) -> bool:
-    """Tries the seed that is known to find it first."""
+    """Tries the known seed first."""
     return _first(name, dict.fromkeys((FOUND_AT.get(name, 0), *range(SEEDS)))) is not None
 
 
@@ -56,5 +56,5 @@ def _shows(name: str, seed: int) -> bool:
 
 @cache
 def _is_clean(seed: int, plan: Plan | None) -> bool:
-    """Whether this history is, without any bug: its violations would be no sign of one."""
+    """Whether this history is clean without any bug; otherwise its violations would be no sign of one."""
     return not play(seed, plan)

@@ -1,5 +1,5 @@
-"""Producers of a simulated world: of keyed and unkeyed batches, with dedup ids, and of messages that wait. And those
-who cancel these."""
+"""Producers of a simulated world: of keyed and unkeyed batches, with dedup ids, and of delayed messages. And callers
+that cancel these."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ LATE_WRITE_MS = 3_200
 clocks comes on top: a minute has room for it. Messages that wait longer are stored plainly."""
 
 PAUSES_MS = (150, 150, 150, 3_000)
-"""Between messages with dedup ids: these may be free again by then, or not."""
+"""Pauses between messages with the same dedup id, which may be free again by then, or not."""
 
 TTLS_MS = (100, 700, 3_000)
 DELAYS_MS = (1, 400, 2_000, 4_500)
 
 
 UNTIL_QUEUES_RETURN = 4
-"""How much longer producers pause where queues leave and return, to send when they have."""
+"""How much longer producers pause where queues leave and return, to send when that is done."""
 _RETURNED_MS = 12_000
 """Queues that left have returned by then, and dedup ids are free again."""
 
 
 @contextmanager
 def short_times(dedup_ms: int, late_write_ms: int) -> Iterator[None]:
-    """Messages that came late are late at once: no history is as long as it takes."""
+    """Late messages count as late at once: no history lasts as long as the product's limit."""
     with (
         patch.object(dedup, "DEDUP_MS", dedup_ms),
         patch.object(delayed_messages, "LATE_WRITE_MS_MAX", late_write_ms),
@@ -81,7 +81,7 @@ class Producer:
 
 
 class Canceller:
-    """Takes back, now and then, one of the messages that wait, or that waited."""
+    """Cancels, now and then, a message that is or was delayed."""
 
     def __init__(self, world: World, count: int, random: Random) -> None:
         self._world, self._left, self._random = world, count, random

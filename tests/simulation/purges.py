@@ -1,4 +1,4 @@
-"""Groups that are purged while messages come in and wait."""
+"""Purges of groups while messages come in and wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Emptier:
-    """Resets a group to `now`, again and again."""
+    """Resets a group to `now` again and again."""
 
     def __init__(self, world: World, count: int, random: Random) -> None:
         self._world, self._left, self._random = world, count, random

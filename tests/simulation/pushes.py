@@ -36,7 +36,7 @@ _WRONG_REPORT = orjson.dumps({"batchItemFailures": [{"itemIdentifier": "another"
 
 
 class _Log:
-    """Trouble with the store is no news here; a defect is."""
+    """Failures of the store are expected here; defects are not."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -50,7 +50,7 @@ class _Log:
 
 @contextmanager
 def quick_calls(history: History) -> Iterator[None]:
-    """The minutes of the product are seconds here."""
+    """Seconds that replace minutes of the product."""
     with (
         patch.object(dispatcher, "_log", _Log(history)),
         patch.multiple(slots, LEASE_SPARE_MS=1_500, SLOT_SPARE_MS=2_500, PAUSE_MS_MAX=1_000),
@@ -114,7 +114,7 @@ class Consumer:
         return ConsumerResponse(200, orjson.dumps({"batchItemFailures": reports}))
 
     def _wake(self, topic_name: str, is_staying: bool) -> None:
-        """Reaches an instance, or does not."""
+        """Starts a run on an instance, which may not happen."""
 
         def run() -> None:
             with suppress(Killed):
@@ -153,7 +153,7 @@ def make_group(service: Service, world: World) -> None:
 
 
 def drain_group(world: World) -> None:
-    """It is pushed no more, and popped."""
+    """Removes the group's push, then pops its messages."""
     service = world.instance(NONE)
     service.admin.groups.put(world.topic, GROUP, {"push": Push({}), "paused": False})
     world.history.drained[GROUP] = take_all(world.caller(service), GROUP)

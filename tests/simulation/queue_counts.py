@@ -64,7 +64,7 @@ class Resizer:
 
 
 class Drainer:
-    """The sweep that lets queues leave, as long as anybody else is there."""
+    """The sweep that lets queues leave, as long as other actors run."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random

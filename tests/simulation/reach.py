@@ -66,11 +66,12 @@ class Seen:
 
     def __init__(self) -> None:
         self.held, self.failed, self.alone = Counter[Place](), Counter[Place](), Counter[Place]()
-        """Guards by where they are made: how often each held, failed, and was the only one of its write that did."""
+        """Guards by their place in the code: how often each held, failed, and was the only one of its write that
+        failed."""
         self.errors = Counter[Place]()
-        """By where they are made."""
+        """By their place in the code."""
         self.met = Counter[tuple[str, str, str]]()
-        """Kinds of items, operations that wrote one, and those that had written it since these looked."""
+        """Kinds of items, operations that wrote one, and the operations that had written it since their read."""
         self.wrote = Counter[tuple[str, str]]()
         """Kinds of items, and operations that wrote one."""
 
@@ -122,7 +123,7 @@ def _played(seeds: Sequence[int]) -> Seen:
 
 @contextmanager
 def watching() -> Iterator[Seen]:
-    """Histories that are played meanwhile are counted."""
+    """Counts the histories played within it."""
     seen, marks = Seen(), dict[int, tuple[Guard, Place]]()
 
     def store(time: Any) -> WatchedStore:
@@ -152,7 +153,7 @@ def _noting(begin: Any, note: Any) -> Any:
 
 
 class WatchedStore(PastStore):
-    """`marks`: where each guard was made, by its id."""
+    """`marks`: the place of each guard, by its id."""
 
     def __init__(self, time: Any, seen: Seen, marks: dict[int, tuple[Guard, Place]]) -> None:
         self._seen, self._marks = seen, marks
@@ -227,7 +228,7 @@ def _caller() -> tuple[Any, object]:
 
 
 def _by_itself(act: Callable[[Intruders], None]) -> Callable[[Intruders], None]:
-    """Intruders run in the greenlet of whom they interrupt, and have looked at nothing."""
+    """Intruders run in the greenlet of the caller that they interrupt, and have read nothing."""
 
     def acting(intruders: Intruders) -> None:
         before = _intruder.set(object())
@@ -284,7 +285,7 @@ def tables(seen: Seen, report: dict[str, Any]) -> Iterator[str]:
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
-    """By function, since what a module defines is run before anything is measured."""
+    """By function, since definitions of a module run before the measurement."""
     rooms, rows = dict[str, Counter[str]](), list[tuple[int, str]]()
     for path, file in report["files"].items():
         name = _named(str(Path(path).resolve()))
@@ -318,7 +319,7 @@ def _unreached(function: str, part: dict[str, Any]) -> tuple[int, str]:
 
 
 def _ranges(lines: Sequence[int]) -> list[str]:
-    """Those that follow each other but for a line or two, as one."""
+    """Joins lines that are at most three apart into ranges."""
     runs: list[list[int]] = []
     for line in sorted(lines):
         if runs and line <= runs[-1][-1] + 3:
@@ -370,7 +371,7 @@ def _meetings(seen: Seen) -> Iterator[str]:
 
 
 def _calls(file: Path, names: Sequence[str]) -> Iterator[Place]:
-    """Where functions make one of these."""
+    """The places where functions make one of these."""
     functions = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
     for node in (node for function in functions for node in ast.walk(function)):
         if isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""Readers of a simulated world, who lease nothing; and what they find when all is quiet."""
+"""Readers of a simulated world, which lease nothing, and their findings when all is quiet."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SETTINGS = {"index_keys": True, "trace": True}
 """The settings of a topic that has readers."""
 
 _LOOKED_UP = 3
-"""How many messages are looked up at last, and how many of those that waited."""
+"""How many messages the readers look up at the end, and how many delayed ones."""
 
 
 class Reader:
-    """Reads messages by place, key or id, and those that are dead in a group."""
+    """Reads messages by place, key or id, and a group's dead ones."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random
@@ -72,8 +72,8 @@ def _shown(stored: Stored) -> Shown:
 
 
 def wrong_look_ups(service: Service, world: World, random: Random) -> Iterator[str]:
-    """When all is quiet: messages that are not found as they lie in the log, and those that wait although all are
-    due."""
+    """When all is quiet: messages that readers do not find as they lie in the log, and those still delayed although all
+    are due."""
     topic = world.now_topic
     log = list(messages_of(service, topic))
     for stored in random.sample(log, min(_LOOKED_UP, len(log))):

@@ -23,7 +23,7 @@ LIVES = 4
 _LASTS_MS, _AWAY_MS = 16_000, 2_000
 _TRIES_AGAIN_MS = 300
 _LAST = "last"
-"""The group that gets all that there is in the end."""
+"""The group that gets all remaining messages in the end."""
 
 RECREATED = Plan(
     groups=2,
@@ -45,7 +45,7 @@ RECREATED = Plan(
 
 
 class RecreatedWorld(World):
-    """Judged by what comes: the offsets of several topics cannot be told apart."""
+    """Judged by bodies: several topics have the same offsets."""
 
     def __init__(self, seed: int, plan: Plan = RECREATED) -> None:
         self.deleted: list[tuple[int, int]] = []
@@ -56,7 +56,7 @@ class RecreatedWorld(World):
         return Caller(service, self._topic, self.history, lambda: self.now, asks_for_topic=True)
 
     def remake(self, service: Service) -> None:
-        """Makes the topic and its groups, unless they are there."""
+        """Makes the topic and its groups, unless they exist."""
         topic, _ = service.admin.topics.put(self.name, self._topic_settings)
         for group in self.groups:
             service.admin.groups.put(topic, group, self.settings)
@@ -78,7 +78,7 @@ class RecreatedWorld(World):
                 continue
 
     def _go_on(self, actor: Working, service: Service) -> None:
-        """A topic or group that is missing may be there again in a moment."""
+        """A missing topic or group may exist again in a moment."""
         while True:
             try:
                 return actor.work(service)

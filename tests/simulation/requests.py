@@ -1,4 +1,4 @@
-"""Those who send requests, wait, and ask again for the reply, through any instance."""
+"""Callers that send requests, wait, and ask again for the reply, through any instance."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Replier:
 
 
 def at_last(service: Service, world: World) -> None:
-    """When all is quiet and all deadlines are over, everybody asks once more."""
+    """When all is quiet and all deadlines are over, every caller asks once more."""
     caller, history = world.requester(service), world.history
     known = {fact.id: fact.body for fact in history.fetched if fact.id}
     known |= {got.correlation_id: got.body for got in history.delivered if got.correlation_id}

@@ -1,6 +1,7 @@
-"""Clients of SQS in a simulated world, by the actions of the door. Some make, change, purge and delete two queues of
-one topic; others send to the one that owns it and receive from both. `over_json`, somebody removes the topic, or a
-group, without its queue."""
+"""SQS clients in a simulated world, by the actions of the door.
+
+Some make, change, purge and delete two queues of one topic; others send to the one that owns it and receive from both.
+`over_json`: another caller removes the topic, or a group, without its queue."""
 
 from __future__ import annotations
 
@@ -42,12 +43,12 @@ _TAKEN_AT_LAST_S = 60
 _SENDS = 0.4
 """The share of sends among the calls of a client."""
 _REPEATS = 0.3
-"""The share of these that send to a FIFO queue what others do."""
+"""The share of these that send to a FIFO queue the same as other clients."""
 _BESIDE = 0.4
-"""How likely an owner acts at two instances at once."""
+"""The probability that an owner acts at two instances at once."""
 
 OTHERS = "audit"
-"""A group that no client of SQS has made."""
+"""A group that no SQS client has made."""
 CHORES = ("make",) * 5 + ("delete",) * 3 + ("change", "change", "tag", "tag", "purge", "audit")
 ROUGH_CHORES = ("remove the topic", "remove a group") * 2
 
@@ -211,7 +212,7 @@ class Client:
 
 
 def empty_queues(world: World, service: Service) -> None:
-    """Takes and deletes all that there is, and meets the records of queues that are gone."""
+    """Receives and deletes all messages, and so meets the records of queues that are gone."""
     caller = QueueCaller(world, service)
     for name in (world.queue_names.own, world.queue_names.other):
         while got := caller.receive(name, 10, _TAKEN_AT_LAST_S):
@@ -220,7 +221,7 @@ def empty_queues(world: World, service: Service) -> None:
 
 
 def note_queues(store: PastStore, names: Names, over_json: bool, history: History) -> None:
-    """Notes the queues that stand in the end, and those that were ever there in part."""
+    """Records the queues that exist in the end, and those that ever existed in part."""
     lives = [life for life in store.lives(keys.subscriptions()) if life[0].pk == keys.subscriptions()]
     for key, _, until, item in lives:
         if until == inf:

@@ -1,4 +1,4 @@
-"""Senders of transactions, who may die or change their minds, and those who are asked to decide in their place."""
+"""Senders of transactions, which may die or change their minds, and callers that decide in their place."""
 
 from __future__ import annotations
 

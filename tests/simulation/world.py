@@ -59,18 +59,18 @@ from tests.support.small import narrow_looks, small_pages, small_segments
 _KEY = b"0123456789abcdef"
 
 _STEPS_MAX = 6_000
-"""A history takes some hundred."""
+"""The most steps; a history takes some hundred."""
 
 _SAVED_S = 3
-"""For which partitions save units: less than a history lasts."""
+"""Seconds of units that partitions save: less than a history lasts."""
 _HOT_MS = 5_000
-"""After which they split."""
+"""How long a partition throttles before it splits."""
 
 _LAST_LOOK_MS = 1_000
-"""Before all is drained."""
+"""The pause before all is drained."""
 
 QUIET_MS = 20_000
-"""After the faults: longer than any lease, retry or zombie."""
+"""The pause after the faults: longer than any lease, retry or zombie."""
 
 
 class World:
@@ -117,7 +117,7 @@ class World:
         self.twin = beside or (World(seed, self._plan, self) if self._plan.twins else None)
 
     def run(self) -> list[str]:
-        """Plays the history; returns what is wrong with it."""
+        """Plays the history; returns its violations."""
         with narrow_looks() if self._plan.narrow_looks else nullcontext():
             return self._run()
 
@@ -140,7 +140,7 @@ class World:
         return [violation for world in worlds for violation in world._verdict()]
 
     def _limits(self, late_write_ms: int) -> Iterator[AbstractContextManager[object]]:
-        """Under which the history is played: times and sizes that it can meet."""
+        """Limits for the history: times and sizes that it can meet."""
         plan = self._plan
         yield short_times(plan.dedup_ms, late_write_ms + plan.apart_ms)
         yield short_appointments(late_write_ms, plan.apart_ms + plan.faults.stale_ms_max)
@@ -222,7 +222,7 @@ class World:
 
     @property
     def now_topic(self) -> Topic:
-        """As it is in the store."""
+        """The topic as the store has it."""
         return Topic.of(self._store.read_now(Keys([keys.topic(self.name)]))[0])
 
     @property
@@ -277,8 +277,7 @@ class World:
 
     @property
     def _changes(self) -> bool:
-        """Whether the topic does not stay as it was made: it has delayed messages, some of transactions, or more queues
-        or fewer."""
+        """Whether the topic changes: it has delayed messages, some of transactions, or more queues or fewer."""
         return bool(self._plan.delayed or self._plan.transactions or self._plan.resizes)
 
     @property
@@ -302,8 +301,8 @@ class World:
         self.history.rules[name] = self.rules
 
     def instance(self, faults: Faults | None = None, does_little: bool = False) -> Service:
-        """A fresh process: cold caches, a clock of its own. Or one that has served others for a while, if chance has
-        it. `does_little`: who uses it does; others act before more of its requests."""
+        """A fresh process: cold caches, a clock of its own. By chance, one that has served others for a while.
+        `does_little`: its user makes few requests; others act before more of them."""
         plan = self._plan
         if plan.shared and self._running and faults is not NONE and self._random.random() < plan.shared:
             return self.running()
@@ -327,11 +326,11 @@ class World:
         return service
 
     def running(self) -> Service:
-        """A process that there is, with what it has cached."""
+        """An existing process, with its caches."""
         return self._random.choice(self._running) if self._running else self.instance()
 
     def _skew(self) -> int:
-        """Clocks that are far apart are as far apart as they may be."""
+        """Distant clocks are as far apart as they may be."""
         most = self._plan.skew_ms // 2
         return self._random.choice((-most, most)) if most > SKEW_MS else self._random.randrange(-most, most + 1)
 
@@ -343,7 +342,7 @@ class World:
         return lambda: self._scheduler.now + skew - (back_ms if self._scheduler.now >= from_ms else 0)
 
     def beside(self, act: Callable[[Service], object]) -> None:
-        """Somebody does it at another instance, at about the same time."""
+        """Another caller does it at another instance, at about the same time."""
 
         def at_another() -> None:
             with suppress(Killed):
@@ -352,7 +351,7 @@ class World:
         self._scheduler.spawn(partial(self._judged, at_another), self._random.randrange(60))
 
     def lose(self, key: Key) -> bool:
-        """Removes an item from under everybody; whether it was there."""
+        """Removes an item past all callers; returns whether it existed."""
         return self._store.lose(key)
 
     def caller(self, service: Service) -> Caller:
@@ -387,7 +386,7 @@ class World:
         return made[0]
 
     def _spawn_expiry(self) -> None:
-        """These do not count as busy: they run as long as others do."""
+        """These actors do not count as busy: they run as long as others do."""
         self._scheduler.spawn(Archivist(self).work)
         self._scheduler.spawn(partial(self._live, Trimmer(self, self._random)))
 
@@ -419,7 +418,7 @@ class World:
             self.history.defects.append(repr(defect))
 
     def _drain(self) -> None:
-        """No more faults: whatever is not settled comes within the longest lease and retry."""
+        """Ends all faults: unsettled messages come within the longest lease and retry."""
         if self._plan.alarm_ready:
             self._scheduler.spawn(partial(self._judged, self._look_before_the_drain), QUIET_MS - 1_000)
         for group in self._groups:
@@ -460,7 +459,7 @@ class World:
             self.history.drained[group].update(take_all(caller, group))
         self.history.drained_ms[group] = self.now
         if self._plan.retention_ms:
-            Archivist(self).look()  # what came late into the log may expire before all is quiet
+            Archivist(self).look()  # messages that came late into the log may expire before all is quiet
         read_dead(service, self.now_topic, group, self.history)
         if not self._plan.broadcast_to:  # whose progress is that of all consumers
             parts = service.admin.groups.details(service.env.catalogue.current_topic(self.name), group).queues
@@ -497,8 +496,8 @@ class World:
         self.instance(NONE).sweeps.check()
 
     def _let_queues_leave(self, service: Service) -> None:
-        """All groups have settled them, but for those that somebody made to throw them away, and that to which move
-        tasks bring messages back."""
+        """All groups have settled them, except throw-away groups, and the group to which move tasks bring messages
+        back."""
         service.sweeps.check()
         if not (self._plan.chores or self._plan.tasks):
             self.history.draining = [*service.env.catalogue.current_topic("t").draining]

@@ -6,7 +6,7 @@ ZONES = {"a": [0], "b": [1]}
 """Other queues are in none."""
 
 AWAY = 0.2
-"""How likely a consumer stays away before a pop."""
+"""The probability that a consumer stays away before a pop."""
 AWAY_MS_MAX = 20_000
 
 

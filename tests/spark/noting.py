@@ -1,4 +1,4 @@
-"""Functions that note what they are asked for."""
+"""Functions that record their arguments."""
 
 from __future__ import annotations
 

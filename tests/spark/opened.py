@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _OPEN, _CLOSE = 0x20, 0x10
-"""Both are asked for: of two equal events, one after the other, the second is left out."""
+"""The watch needs both: of two equal events in a row, the kernel drops the second."""
 _EVENT = struct.Struct("iIII")
 
 

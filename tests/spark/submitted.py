@@ -1,6 +1,6 @@
-"""What the test of a cluster submits. Its arguments are the export and the tables.
+"""The program that the test of a cluster submits. Its arguments are the export and the tables.
 
-The job `messages` dies when it would commit, and runs again; then comes one that reads what it has written."""
+The job `messages` dies when it would commit, and runs again; then another job reads what it has written."""
 
 from __future__ import annotations
 

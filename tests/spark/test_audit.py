@@ -1,4 +1,4 @@
-"""What the audit finds, and what it leaves alone, on small tables: each topic has one thing wrong, or nothing."""
+"""The audit finds each violation, and nothing else, on small tables: each topic has one thing wrong, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store writes, Spark reads: all kinds of item, all codecs, every message."""
+"""Spark reads all that the store writes: all kinds of item, all codecs, every message."""
 
 from __future__ import annotations
 

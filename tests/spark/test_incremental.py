@@ -12,10 +12,10 @@ from spark.files import Place
 from spark.frame.job import INTERRUPTED, main
 from spark.jobs import incremental
 from spark.tables.versions import TableParts
+from tests.spark.days import Days
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic
 from tests.spark.noting import noted
-from tests.synthetic.days import Days
 
 LISTED_BYTES_MAX = 260
 

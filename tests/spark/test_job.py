@@ -1,4 +1,4 @@
-"""What all jobs have in common: their arguments, what they say of an error, their exit codes."""
+"""The behaviour that all jobs share: arguments, error messages, exit codes."""
 
 from __future__ import annotations
 

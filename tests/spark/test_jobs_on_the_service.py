@@ -16,6 +16,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.frame import at_hand
 from spark.frame.job import main
 from spark.jobs import pipeline, replay, search
 from tests.spark.exports import write_items
@@ -77,6 +78,22 @@ def test_the_pipeline_runs_and_prints_every_job_and_makes_the_report(ran: Pipeli
     for text in (f"{ready} ready", f"{kept} messages", "Nothing was found", "no such &lt;customer&gt;", "a month"):
         assert text.replace(" ", "") in ran.page.replace("\u202f", "").replace(" ", ""), text
     assert "has not run" not in ran.page
+
+
+def test_where_spark_itself_reads_the_files_all_tables_are_the_same(
+    ran: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it does where they are larger than a plan can carry."""
+    monkeypatch.setattr(at_hand, "BYTES_MAX", 0)
+    given = ["--export", str(ran.folder), "--tables", str(tmp_path), "--allow-quarantine"]
+    assert main(pipeline.JOB, [*given, "--out", str(tmp_path / "out"), "--now", str(world.client.clock.now())]) == 0
+    assert capsys.readouterr().err == ""
+    for table in sorted(path.name for path in ran.tables.glob("[a-z]*")):
+        assert _sorted(rows_of(tmp_path, table)) == _sorted(ran.rows(table)), table
+
+
+def _sorted(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(repr, rows))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")

@@ -1,4 +1,4 @@
-"""The report: what each table says, what is said where there is nothing, and that no message becomes markup."""
+"""The report: each table, the text where a table is empty, and that no message becomes markup."""
 
 from __future__ import annotations
 

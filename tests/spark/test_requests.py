@@ -1,4 +1,4 @@
-"""What becomes of requests, on small tables: each call has one outcome, and percentiles are of its minute."""
+"""The outcomes of requests, on small tables: each call has one, and percentiles cover its minute."""
 
 from __future__ import annotations
 

@@ -20,10 +20,11 @@ from spark.files import Place
 from spark.frame.job import DONE, FAILED, main
 from spark.jobs import incremental, messages, tidy
 from spark.tables.tables import Tables
+from tests.spark.days import Days
+from tests.spark.exports import write_items
+from tests.spark.items import entry, segment, topic
 from tests.support import s3
 from tests.support.emulators import ROOT
-from tests.synthetic import Shape, answers, generate
-from tests.synthetic.days import Days
 
 MESSAGES = pa.schema([("queue", pa.int32()), ("offset", pa.int64())])
 A_DAY = 40
@@ -31,11 +32,11 @@ CLUSTER_SECONDS_MAX = 240
 
 
 class Killed(BaseException):
-    """Of a process: nothing catches it."""
+    """The end of a process: nothing catches it."""
 
 
 class Steps:
-    """What a run asks of its files, in order. A run that is killed after one of these steps changes nothing more."""
+    """The file operations of a run, in order. A run that is killed after one of these steps changes nothing more."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
@@ -169,19 +170,17 @@ def test_of_two_runs_at_once_the_second_to_commit_fails(
 
 @pytest.mark.skipif(not shutil.which("java") and not os.environ.get("CI"), reason="Java 17 is not here")
 def test_a_cluster_writes_tables_in_s3_and_reads_them(bucket: str, tmp_path: Path) -> None:
-    folder = generate(tmp_path, Shape(3_000, files=3))
+    lines = b"\n".join([b'{"b":"one"}'] * 100)
+    entries = [entry(lines, at.to_bytes(8), count=100) for at in range(30)]
+    logs = [segment(*entries[at * 10 :][:10], queue=at) for at in range(3)]
+    folder = write_items(tmp_path, [topic() | {"queues": 3}, *logs], files=3)
     s3.upload(tmp_path, bucket)
     tables = begun(bucket)
     done = submitted(tmp_path, f"s3://{bucket}/{folder.relative_to(tmp_path)}", tables)
     assert done.returncode == 0, done.stderr[-3000:]
     said = [line.partition(" in ")[0] for line in done.stdout.splitlines()]
     assert said == ["messages: 3000 messages, 0 already there", "traffic: 3000 messages of 1 day"]
-    columns = MESSAGES.append(pa.field("topic_id", pa.string()))
-    rows = Tables(tables).arrow("messages", columns).to_pylist()
-    places = [(row["topic_id"], row["queue"], row["offset"]) for row in rows]
-    queues = answers(folder)["queues"]
-    every = [(queue["topic_id"], queue["queue"], at) for queue in queues for at in range(queue["messages"])]
-    assert sorted(places) == sorted(every)
+    assert there(tables) == [(queue, at) for queue in range(3) for at in range(1_000)]
     written = [key for key in s3.keys(bucket) if "/messages/date=" in key]
     assert len(written) == 2 * len(Tables(tables).places(Tables(tables).newest(), "messages"))
 

@@ -116,8 +116,8 @@ def test_what_is_inflated_at_once_is_as_inflated_alone(seed: int, monkeypatch: p
 
 
 def _any_entry(random: Random) -> dict[str, Any]:
-    """Of any size, compressed in any way or not at all, and sometimes with a letter that is another, or more or less
-    than all of it."""
+    """An entry of any size, compressed in any way or not at all; sometimes with one byte changed, or with bytes missing
+    or added."""
     lines = [{"b": random.randbytes(random.choice((0, 20, 300, 3000))).hex()} for _ in range(random.choice((1, 2, 90)))]
     plain = b"\n".join(map(orjson.dumps, lines))
     states_size, has_checksum = random.random() < 0.9, random.random() < 0.1

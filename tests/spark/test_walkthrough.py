@@ -1,4 +1,4 @@
-"""What docs/pipeline.md says under "From a laptop", command by command: from a first message to the report."""
+"""Runs the commands of docs/pipeline.md under "From a laptop" one by one, from a first message to the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jobs have written: the rows of the newest version of a table."""
+"""Reads the tables that jobs have written: the rows of the newest version."""
 
 from __future__ import annotations
 

@@ -19,5 +19,5 @@ def sqs(client: Client, request: pytest.FixtureRequest) -> Sqs:
 
 @pytest.fixture
 def url(client: Client) -> str:
-    """Of a queue."""
+    """The URL of a queue."""
     return queue(client)

@@ -122,7 +122,7 @@ def _error(answer: Answer, error: ElementTree.Element) -> Answer:
 
 
 def _members(element: ElementTree.Element, action: str) -> Json:
-    """What is repeated is a list or a map."""
+    """Repeated elements become a list or a map."""
     members: Json = {}
     for each in element:
         name = each.tag.removeprefix(f"{{{NAMESPACE}}}")

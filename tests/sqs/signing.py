@@ -61,7 +61,7 @@ def flipped(text: str) -> Iterator[str]:
 
 
 def altered(request: Request) -> Iterator[Request]:
-    """Each in one character of what is signed, or of the signature."""
+    """Yields requests with one character changed, in a signed part or in the signature."""
     for part in ("method", "path", "raw_query"):
         yield from (request._replace(**dict[str, Any]({part: text})) for text in flipped(getattr(request, part)))
     body = request.body.decode("latin-1")

@@ -1,4 +1,4 @@
-"""Who may do what over SQS: every action with every right, and that a refusal tells nothing."""
+"""Access control over SQS: every action with every right; refusals reveal nothing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ MEMBERS: dict[str, Json] = {
 }
 SENDS = {"SendMessage", "SendMessageBatch"}
 ON_TOPICS = {"CreateQueue", "DeleteQueue", "SetQueueAttributes"}
-"""What these do to a queue with a topic of its own, they do to the topic."""
+"""On a queue with a topic of its own, these act on the topic."""
 
 QUEUES = {"orders": {}, "billing": {"decant:topic": "orders"}}
 """Each with the tags by which it is made; its group has its name."""
@@ -96,7 +96,7 @@ def request(action: str, queue: str) -> Json:
 
 
 def is_allowed(action: str, rights: str, queue: str) -> bool:
-    """What the page on access says, in words of its own."""
+    """Restates the rules of the page on access."""
     verb = ACTIONS[action].right
     if action == "StartMessageMoveTask" and rights in ("only admin", "all but consume"):
         return False  # messages leave the queue
@@ -217,7 +217,7 @@ def test_messages_move_where_one_may_send(insider: Client) -> None:
 
 
 def test_messages_leave_where_one_may_receive(insider: Client) -> None:
-    """Who may administer a queue and not receive from it has no messages of it move to a queue of its own."""
+    """A caller that may administer a queue, but not receive from it, cannot move its messages to a queue of its own."""
     Sqs(insider).CreateQueue(QueueName="mine")
     deaf = {"operations": ["consume"], "topics": "orders", "deny": True}
     sqs = Sqs(Keyed(insider, ALL_RIGHTS, deaf))
@@ -317,7 +317,7 @@ def guarded(keyed: Keyed, request: pytest.FixtureRequest) -> Sqs:
 
 
 def said(sqs: Sqs) -> str | None:
-    """What becomes of a request that is signed with the key that the client has."""
+    """The outcome of a request signed with the client's key."""
     return outcome(sqs.ask("SendMessage", **request("SendMessage", "orders")))
 
 

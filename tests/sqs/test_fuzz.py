@@ -42,7 +42,7 @@ KNOWN = [
     *("", ".", "-", "x" * 300, "\0", "ö", "AAE=", "{}"),
     '{"deadLetterTargetArn": "billing", "maxReceiveCount": 1}',
 ]
-"""What a client could know, and what it could take for it."""
+"""Names that a client could know, and wrong guesses."""
 
 
 @cache

@@ -47,7 +47,7 @@ def receive(sqs: Sqs, queue: str, **members: Any) -> list[Json]:
 
 
 def bodies(sqs: Sqs, queue: str) -> list[str]:
-    """Of all that can be received."""
+    """The bodies of all messages that can be received."""
     came: list[str] = []
     while got := receive(sqs, queue, VisibilityTimeout=1_000):
         came += [message["Body"] for message in got]

@@ -30,7 +30,7 @@ def query(client: Client) -> QuerySqs:
 
 
 def code_and_text(answer: Answer) -> tuple[int, str, str]:
-    """Of an error."""
+    """The status, code and text of an error."""
     assert answer.headers["Content-Type"] == "text/xml"
     error = re.search("<Code>(.*)</Code><Message>(.*)</Message><Detail/></Error>", answer.raw.decode())
     assert error

@@ -1,4 +1,4 @@
-"""A memory store that also refuses what DynamoDB refuses, so that a request too big for it shows without it.
+"""A memory store that refuses all that DynamoDB refuses, so that tests need no DynamoDB to find too large a request.
 
 Source: Amazon DynamoDB Developer Guide, "Quotas in Amazon DynamoDB", and the reference of each operation.
 """
@@ -16,7 +16,7 @@ from local.memory.store import ItemChange, MemoryStore
 
 EXPRESSION_BYTES_MAX = 4_096
 OPERATORS_MAX = 300
-"""In an update expression."""
+"""The most operators in an update expression."""
 ITEM_BYTES_MAX = 400 * 1024
 PARTITION_KEY_BYTES_MAX = 2_048
 SORT_KEY_BYTES_MAX = 1_024

@@ -1,4 +1,4 @@
-"""Our own client: whom it asks, and what it makes of an endpoint that misbehaves."""
+"""Our own client: the endpoints that it asks, and its reaction to endpoints that misbehave."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ SETTINGS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT
 FOUND: dict[str, Any] = {"Items": []}
 
 CLOSE = b""
-"""Instead of an answer: the connection is closed."""
+"""A step without an answer: the connection closes."""
 HANG = None
-"""Instead of an answer: nothing."""
+"""A step without an answer: silence."""
 
 Step = bytes | None
 
@@ -52,7 +52,7 @@ def answer(body: bytes, *headers: str, status: str = "200 OK", length: int | Non
 
 @dataclass
 class Endpoint:
-    """Answers each request with the next step, in small pieces, and closes after what is `last`."""
+    """Answers each request with the next step, in small pieces, and closes after a `last` one."""
 
     steps: list[Step]
     closes_after: bool = False
@@ -268,7 +268,7 @@ def test_an_endpoint_that_does_not_speak_tls_gets_nothing(settings: pytest.Monke
 
 
 def test_a_call_of_several_requests_is_answered_although_one_was_cut(settings: pytest.MonkeyPatch) -> None:
-    """Through the store: what was closed is sent again, and the reader never knows."""
+    """Through the store: it sends requests of closed connections again, and the reader does not notice."""
     none = answer(b'{"Responses":{}}')
     with serving(answer(NOTHING), CLOSE, none, none) as (endpoint, url):
         store = DynamoStore(asking(settings, url), "t", system())

@@ -1,4 +1,5 @@
-"""AWS is asked for one export a day: all of the table at first, and then what has changed since, without a gap."""
+"""The service asks AWS for one export a day: of the whole table at first, and then of the changes since, without a
+gap."""
 
 from __future__ import annotations
 

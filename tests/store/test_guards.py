@@ -1,4 +1,4 @@
-"""Each guard of a write holds exactly when its docstring says so, on every store."""
+"""Each guard of a write holds exactly if its docstring says so, on every store."""
 
 from __future__ import annotations
 

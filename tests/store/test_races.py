@@ -1,4 +1,5 @@
-"""Many at once: the store alone decides, and each decision holds. Threads, and no waiting for luck."""
+"""Many callers at once: the store alone decides, and each decision holds. The tests use threads, and wait for no
+luck."""
 
 from __future__ import annotations
 

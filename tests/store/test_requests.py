@@ -1,7 +1,5 @@
-"""How the DynamoDB store takes trouble: what it sends again, when it gives up, and what it then says is known.
-
-The client is a script, the clock is virtual.
-"""
+"""The DynamoDB store under failures: its retries, when it gives up, and what it knows then. The client is a script, the
+clock is virtual."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ Answer = dict[str, Any] | Exception
 Answering = Callable[[dict[str, Any]], Answer]
 
 ENOUGH = 20_000
-"""Requests after which a test calls it a loop."""
+"""The number of requests that a test takes for a loop."""
 
 
 class ScriptedClient:
@@ -139,7 +137,7 @@ LASTING = {
     "correct them": Failed("UnrecognizedClientException"),
     "configure some": Unusable("configure some"),
 }
-"""What has to be done, and the trouble that lasts until it is."""
+"""The remedy, and the trouble that lasts until somebody applies it."""
 
 
 # -- sent again -------------------------------------------------------------------------------------------------------

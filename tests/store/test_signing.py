@@ -1,4 +1,4 @@
-"""Requests are signed as AWS wants it: as in its published test vectors, and as botocore signs them."""
+"""Signatures match AWS's rules: its published test vectors, and botocore."""
 
 from __future__ import annotations
 

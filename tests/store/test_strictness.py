@@ -1,5 +1,5 @@
-"""Whatever a client sends, the service asks DynamoDB for nothing that it would refuse: on a memory store as strict as
-it, see `strict`."""
+"""The service never sends DynamoDB a request that it would refuse, for any request of a client: on a memory store as
+strict as it, see `strict`."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_repeated_pop_gives_each_message_once() -> None:
 
 
 class Life:
-    """Clients that do this and that with one topic, over instances that know more or less."""
+    """Clients that call one topic at random, over instances with more or less in their caches."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)

@@ -14,7 +14,7 @@ Step = int | Exception
 
 
 class Requests:
-    """Writes down what happens to requests, and when."""
+    """Records the steps of requests, and their times."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

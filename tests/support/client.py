@@ -47,14 +47,14 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body; text as it is."""
+        """The body as JSON; a text stays as it is."""
         if self.headers.get("Content-Type", "").startswith("text/"):
             return self.raw.decode()
         return json.loads(self.raw) if self.raw else None
 
     @property
     def problem(self) -> tuple[int, str]:
-        """Status and code, of an answer that must be a problem in full."""
+        """Status and code; asserts that the answer is a complete problem."""
         body = self.json
         assert self.headers["Content-Type"] == "application/problem+json"
         assert body["status"] == self.status
@@ -63,8 +63,8 @@ class Answer:
 
 
 class Client:
-    """One instance of the service. `another` is a second one over the same store. `demand`: who has to show a token;
-    `token` is the one that it shows."""
+    """One instance of the service. `another` is a second one over the same store. `demand`: which callers have to show
+    a token; `token` is the one that it shows."""
 
     def __init__(
         self,
@@ -86,15 +86,15 @@ class Client:
         return Client(self.store, self.clock, self.seed + 1, self.outside, self.demand)
 
     def make_token(self, *rights: Json, **fields: Any) -> str:
-        """A new token, made without showing one."""
+        """Makes a token, without showing one."""
         made: str = self.api.make_token({"name": "a", "rights": [*rights] or [ALL_RIGHTS], **fields})["token"]
         return made
 
     def ask(
         self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, query: Any = (), **headers: str
     ) -> Answer:
-        """Sends `body` as JSON, or `raw` as it is. Fails unless the document describes the answer, but for those of
-        other doors."""
+        """Sends `body` as JSON, or `raw` as it is. Fails unless the document describes the answer, except for answers
+        of other doors."""
         wiring.use(self.api)
         sent = raw if raw is not None else self.encoded(body)
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
@@ -198,7 +198,7 @@ class Group:
         return self.take(1, **fields)[0]
 
     def drained(self) -> list[Json]:
-        """All that it gives, acked."""
+        """Pops all messages, and acks them."""
         got: list[Json] = []
         while messages := self.pop(max_messages=256)["messages"]:
             self.ack(*messages)
@@ -206,7 +206,7 @@ class Group:
         return got
 
     def nack_into_a_page(self, delay_ms: int, **fields: Any) -> None:
-        """Leaves this group `RETRY_PAGE_LEASES` new messages, all of them in a retry page, due in a little less."""
+        """Leaves the group `RETRY_PAGE_LEASES` new messages, all of them in a retry page, due a little earlier."""
         self.topic.produce(*["x"] * (PARKED_MAX + 1), **fields)
         for place, message in enumerate(self.take(PARKED_MAX + 1)):
             is_first = place <= PARKED_MAX - RETRY_PAGE_LEASES

@@ -12,17 +12,17 @@ from chalicelib.core.base.runtime import Runtime
 
 START_MS = 1_767_225_600_000
 UPTIME_MS = 12_345
-"""At the start. Instants of the two clocks must not be taken for each other."""
+"""The two clocks at the start: so different that tests notice when code confuses them."""
 
 
 class Clock:
-    """Time passes only by `sleep`, which runs on its way what was planned by `at`."""
+    """Time passes only in `sleep`, which runs the calls planned by `at` on its way."""
 
     def __init__(self) -> None:
         self.ms = START_MS
         self.slept: list[int] = []
         self.set_back_ms = 0
-        """By how much the wall clock has been set back."""
+        """How far the wall clock has been set back."""
         self._plans: list[tuple[int, int, Callable[[], Any]]] = []
         self._numbers = itertools.count()
 
@@ -47,7 +47,7 @@ class Clock:
         self.ms = end
 
     def runtime(self, seed: int = 0) -> Runtime:
-        """This clock, and chance from a seed."""
+        """A runtime of this clock, and chance from a seed."""
         return Runtime(self.now, self.sleep, Random(seed).randbytes, self.uptime, lambda: Bell(self))
 
 

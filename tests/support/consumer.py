@@ -1,4 +1,4 @@
-"""A consumer that is pushed to, without sockets: it remembers its calls, and answers as it is told."""
+"""A consumer of pushes, without sockets: it records its calls, and gives the answers that tests set."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class InTurn:
 
 @dataclass
 class Consumer:
-    """`answers`: the next ones; then `otherwise`. `react`: asked instead, if it is set. `woken`: the wakes."""
+    """`answers`: the next ones; then `otherwise`. `react`: called instead, if it is set. `woken`: the wakes."""
 
     answers: list[ConsumerResponse] = field(default_factory=list)
     otherwise: ConsumerResponse = OK

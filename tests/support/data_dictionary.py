@@ -16,7 +16,7 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _pattern(cell: str) -> str:
-    """What matches the keys that a cell tells: `cursor#<gid>#<queue>`."""
+    """Returns a pattern of the keys that a cell describes, such as `cursor#<gid>#<queue>`."""
 
     def pattern(key: str) -> str:
         return "#".join("[^#]+" if part.startswith("<") else re.escape(part) for part in key.split("#"))
@@ -25,7 +25,7 @@ def _pattern(cell: str) -> str:
 
 
 ITEMS = {kind: (_pattern(pk), _pattern(sk)) for kind, pk, sk, _ in _rows(_TEXT)}
-"""Each kind of item, with patterns of its keys."""
+"""Each kind of item, with the patterns of its keys."""
 
 ATTRIBUTES = {
     section.partition("\n")[0].lower(): {

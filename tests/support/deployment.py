@@ -19,7 +19,7 @@ ALL_RIGHTS = '[{"operations": ["produce", "consume", "read", "admin"], "topics":
 SIGNING_KEYS = ROOT / "infra" / "examples" / "signing-keys.yaml"
 
 ANSWER_SECONDS = 60
-"""A cold start on a busy machine included."""
+"""Seconds that a request may take, including a cold start on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Deployment:
             return refused.code, json.loads(refused.read() or b"null")
 
     def invoke(self, function: str, event: object) -> Any:
-        """What the function returns, by its name in `app.py`."""
+        """Calls the function with this name in `app.py`, and returns its result."""
         answer = self.ministack.client("lambda").invoke(
             FunctionName=self.functions[function], Payload=json.dumps(event).encode()
         )
@@ -71,7 +71,7 @@ def run(ministack: Ministack, *arguments: object, clone: Path = ROOT) -> subproc
 
 
 def deploy(ministack: Ministack, packages: Path, *own: Path, clone: Path = ROOT) -> Deployment:
-    """The stage `local`, with signing keys of its own, and with the deployer's other files."""
+    """Writes the stage `local`, with signing keys of its own, and the deployer's other files."""
     options = [part for path in (SIGNING_KEYS, *own) for part in ("--infra", path)]
     done = run(ministack, "deploy", "--stage", "local", "--yes", "--out", packages, *options, clone=clone)
     assert done.returncode == 0, done.stderr

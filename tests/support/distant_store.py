@@ -1,4 +1,4 @@
-"""A memory store as a network away, in virtual time."""
+"""A memory store behind a network, in virtual time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWER_MS = 6
 
 
 class DistantStore:
-    """A memory store some virtual milliseconds away. Each request is applied on the way, in no particular order."""
+    """A memory store some virtual milliseconds away. It applies each request on the way, in random order."""
 
     keeps_blobs = is_full = False
 

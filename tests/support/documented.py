@@ -1,4 +1,4 @@
-"""The service's own OpenAPI document, as the judge of every response that a test sees."""
+"""Checks every response that a test sees against the service's own OpenAPI document."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def operation_of(method: str, path: str) -> Json | None:
 
 @cache
 def _patterns() -> list[tuple[str, re.Pattern[str], Json]]:
-    """Of each operation the method, and what its paths match."""
+    """Each operation's method, and a pattern of its paths."""
     return [
         (method, re.compile(re.sub(r"{\w+}", "[^/]+", template)), operation)
         for (method, template), operation in operations().items()
@@ -73,8 +73,7 @@ def _closed_components() -> Json:
 
 
 def _closed(schema: Json) -> Json:
-    """The same schema, which refuses fields that it does not name. Parts of an `allOf` stay open: they see each
-    other's fields."""
+    """The same schema, but it refuses unknown fields. Parts of an `allOf` stay open: they see each other's fields."""
     closed = dict(schema)
     if "properties" in schema:
         closed["properties"] = {name: _closed(part) for name, part in schema["properties"].items()}

@@ -1,7 +1,5 @@
-"""A real DynamoDB emulator, for what moto cannot show: atomicity under load, and consumed capacity.
-
-Where it is not installed, tests that want it are skipped, and fail in CI: there its absence is an accident.
-"""
+"""A real DynamoDB emulator, for behaviour that moto lacks: atomicity under load, and consumed capacity. Without it,
+tests that need it skip, and fail in CI, where its absence is an accident."""
 
 from __future__ import annotations
 
@@ -66,14 +64,14 @@ def absent(reason: str) -> None:
 
 
 def _started() -> tuple[subprocess.Popen[str], str]:
-    """An emulator that says itself that it listens: on a port that was free, another may listen meanwhile, since tests
-    run side by side."""
+    """Starts an emulator, and waits until it says that it listens: another process may take the free port meanwhile,
+    since tests run side by side."""
     said = ""
     for _ in range(STARTS_MAX):
         command: list[str | Path] = [DYNOXIDE, "serve", "--port", str(free_port())]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )  # a Ctrl-C is for its users, who stop it when they are done
+        )  # its users get the Ctrl-C, and stop it when they are done
         killer = threading.Timer(START_SECONDS, process.kill)
         killer.start()
         assert process.stderr is not None

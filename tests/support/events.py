@@ -1,4 +1,4 @@
-"""One HTTP request as the events by which each front of AWS hands it to a function."""
+"""One HTTP request as an event of each front of AWS."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _base64(body: bytes) -> str:
 
 
 def rest(sent: Sent, base: str = "") -> Json:
-    """Of a REST API. API Gateway finds the resource itself, and does not tell the length of the body. `base`: the base
-    path of a custom domain."""
+    """The event of a REST API. API Gateway finds the resource itself, and does not pass on the length of the body.
+    `base`: the base path of a custom domain."""
     resource, names = _resource(sent.path.rstrip("/"))
     lists = sent.lists or None
     headers = {name: value for name, value in sent.headers.items() if name != "Content-Length"}
@@ -75,7 +75,8 @@ def _resource(path: str) -> tuple[str, dict[str, str]]:
 
 
 def http_api(sent: Sent, stage: str = "$default", domain: str = "abc.execute-api.eu-central-1.amazonaws.com") -> Json:
-    """Of an HTTP API in format 2.0, which has the stage in the path also if the request came by another domain."""
+    """The event of an HTTP API in format 2.0, which has the stage in the path also if the request came by another
+    domain."""
     path = sent.path if stage == "$default" else f"/{stage}{sent.path}"
     event = {
         "version": "2.0",
@@ -98,7 +99,7 @@ def staged_http_api(sent: Sent) -> Json:
 
 
 def http_api_1(sent: Sent) -> Json:
-    """Of an HTTP API in format 1.0, whose paths have the stage."""
+    """The event of an HTTP API in format 1.0, whose paths have the stage."""
     event = {
         **rest(sent),
         "version": "1.0",
@@ -110,13 +111,13 @@ def http_api_1(sent: Sent) -> Json:
 
 
 def url(sent: Sent) -> Json:
-    """Of a function URL."""
+    """The event of a function URL."""
     event = http_api(sent)
     return {**event, "requestContext": {**event["requestContext"], "domainName": "abc.lambda-url.eu-central-1.on.aws"}}
 
 
 def balancer(sent: Sent) -> Json:
-    """Of a load balancer, which leaves query parameters encoded, and knows the last of equal ones."""
+    """The event of a load balancer, which leaves query parameters encoded, and keeps the last of equal ones."""
     return {
         "requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:eu-central-1:1:targetgroup/x/y"}},
         "httpMethod": sent.method,
@@ -129,7 +130,7 @@ def balancer(sent: Sent) -> Json:
 
 
 def balancer_with_lists(sent: Sent) -> Json:
-    """Of a load balancer whose target group has multi-value headers on."""
+    """The event of a load balancer whose target group has multi-value headers on."""
     event = balancer(sent)
     del event["queryStringParameters"]
     return {

@@ -11,7 +11,7 @@ from local.memory.store import MemoryStore
 
 
 class LateStore(MemoryStore):
-    """Weak reads show what was there when it fell behind, until `past` is None."""
+    """Weak reads show the state in which it fell behind, until `past` is None."""
 
     past: MemoryStore | None = None
 

@@ -1,8 +1,6 @@
-"""An emulator of AWS that runs what is deployed: S3, Lambda, API Gateway, CloudFormation and event sources.
-
-It runs functions with the Python of `.aws-tools`, which is that of `.venv`: packages are made for it. It does not check
-rights or signatures.
-"""
+"""An emulator of AWS that runs deployments: S3, Lambda, API Gateway, CloudFormation and event sources. It runs
+functions with the Python of `.aws-tools`, which is that of `.venv`: packages are made for it. It does not check rights
+or signatures."""
 
 from __future__ import annotations
 
@@ -37,11 +35,11 @@ LOOK_SECONDS = 0.1
 class Ministack:
     endpoint: str
     log: Path
-    """What it prints, and what the functions do."""
+    """The output of the emulator and of the functions."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes a command of ours, or any AWS client, use it."""
+        """Variables that point a command of ours, or any AWS client, to it."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_DEFAULT_REGION": REGION,
@@ -70,8 +68,8 @@ def tool(name: str) -> Path:
 
 @contextlib.contextmanager
 def ministack() -> Iterator[Ministack]:
-    """Runs an empty emulator of its own on loopback. It unpacks functions into its folder for temporary files, and
-    does not remove them: the folder is."""
+    """Runs an empty emulator of its own on loopback. It unpacks functions into its folder for temporary files and
+    leaves them there; this function removes the folder."""
     program = tool("ministack")
     with tempfile.TemporaryDirectory(prefix="decant-ministack-", ignore_cleanup_errors=True) as folder:
         port, log = free_port(), Path(folder) / "log"
@@ -88,7 +86,7 @@ def ministack() -> Iterator[Ministack]:
 
 
 def _environment(port: int, folder: str) -> dict[str, str]:
-    """Without this process's own settings of AWS and of the service, which functions would inherit."""
+    """The environment without this process's own settings of AWS and of the service, which functions would inherit."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DECANT_", "PYTHON"))}
     return {
         **ours,
@@ -110,7 +108,7 @@ def _wait(process: subprocess.Popen[bytes], started: Ministack) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """With its workers, which are in its session."""
+    """Ends the emulator with its workers, which are in its session."""
     process.terminate()
     try:
         process.wait(timeout=STOP_SECONDS)

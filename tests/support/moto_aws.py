@@ -1,4 +1,5 @@
-"""AWS inside this process: moto, with one lock around its DynamoDB, which reads, then writes, and loses updates."""
+"""AWS inside this process: moto, with one lock around its DynamoDB, whose updates read, then write, and would get
+lost."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def store(name: str) -> DynamoStore:
 
 
 def empty(name: str) -> None:
-    """Has the table anew. moto sorts a whole table for a query, and copies it for a transaction: keep tables small."""
+    """Makes the table anew. moto sorts a whole table for a query, and copies it for a transaction: keep tables
+    small."""
     client = _client()
     with suppress(client.exceptions.ResourceNotFoundException):
         client.delete_table(TableName=name)

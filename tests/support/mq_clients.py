@@ -31,17 +31,17 @@ ROUND = {
     "whole": "half",
     "refused": "SignatureDoesNotMatch",
 }
-"""What a round returns."""
+"""The results of a round."""
 
 
 def puts(topic: str) -> dict[str, Any]:
-    """What a round needs: the bodies of requests, by path."""
+    """The requests that a round needs first: their bodies, by path."""
     groups = f"/topics/{topic}/groups"
     return {f"/topics/{topic}": {"queues": 1}, f"{groups}/GID_all": {}, f"{groups}/GID_order": {"ordered": True}}
 
 
 def by_node(endpoint: str, key_id: str, secret: str, topic: str) -> Any:
-    """It takes this machine for any host."""
+    """Its SDK connects to this machine for any host name."""
     if not NODE_MODULES.exists():
         absent("the SDK of MQ for Node is not here: `make emulators` installs it")
     command: list[str | Path] = ["node", Path(__file__).parent / "mq_client.cjs", endpoint, key_id, secret, topic]

@@ -19,7 +19,7 @@ _THINGS = ("mug", "lamp", "chair", "book", "shirt", "cable", "poster", "bottle",
 _CONSONANTS, _VOWELS = "bdfgklmnprstvwz", "aeiou"
 _COLOURS = ("black", "white", "red", "green", "blue", "grey")
 _NOTE_BYTES = 350
-"""Of a long order; what people type is less alike than what programs print."""
+"""Length of the note in a long order; texts that people type are less alike than those that programs print."""
 
 
 def orders(count: int, size: int, seed: int = 0) -> list[str]:

@@ -20,8 +20,8 @@ _LEAST_UNITS = {True: 1.0, False: 0.5}
 
 
 class PartitionedStore:
-    """`meter`: that of the memory store below. `trip_ms`: to the table and back; a request is carried out halfway.
-    `spent`: what the requests through this store cost, refused ones too. All share one thread."""
+    """`meter`: that of the memory store below. `trip_ms`: to the table and back; each request is carried out halfway.
+    `spent`: the cost of the requests through this store, including refused ones. All share one thread."""
 
     def __init__(
         self, inner: Store, meter: Meter, partitions: Partitions, runtime: Runtime, spent: Meter, trip_ms: int = 0
@@ -34,7 +34,7 @@ class PartitionedStore:
 
     @property
     def troubles(self) -> int:
-        """How many requests have gone wrong."""
+        """How many requests have failed."""
         return self._throttled + int(getattr(self._inner, "troubles", 0))
 
     @property
@@ -116,7 +116,7 @@ class PartitionedStore:
     def _taken(
         self, asked: Sequence[T], key: Callable[[T], Key], is_write: bool, carry_out: Callable[[Sequence[T]], Any]
     ) -> Trying[None]:
-        """A batch: what a partition throttles is left undone, and asked for again."""
+        """A batch: writes that a partition throttles are left undone, and sent again."""
 
         def ask(left: Sequence[T]) -> Trying[Sequence[T]]:
             requests = self._requests.put if is_write else self._requests.read
@@ -168,7 +168,7 @@ class PartitionedStore:
         return answer
 
     def _travel(self, ms: int) -> Trying[None]:
-        """Requests that are sent side by side travel side by side."""
+        """Parallel requests share one trip."""
         arrives_ms = self._runtime.uptime() + ms
         yield 0
         if ms and (left_ms := arrives_ms - self._runtime.uptime()) > 0:

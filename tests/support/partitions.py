@@ -1,5 +1,5 @@
-"""The load that DynamoDB lets one partition key carry: a share of units a second, what was saved of it, and splits for
-heat."""
+"""The load that DynamoDB lets one partition key carry: a share of units a second, savings of unused units, and splits
+for heat."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from chalicelib.core.table.writes import Key
 WRITE_UNITS, READ_UNITS = 1_000, 3_000
 """A second."""
 SAVED_S = 300
-"""Units that were not used are kept for so long."""
+"""Seconds for which a partition keeps unused units."""
 HOT_MS = 300_000
-"""A partition that throttles for so long splits, where its sort keys allow that."""
+"""A partition that throttles for this long splits, where its sort keys allow that."""
 CALM_MS = 60_000
-"""One that has not throttled for so long is no longer hot. It is forgotten once all its units are saved."""
+"""A partition that has not throttled for this long is no longer hot. It is forgotten once all its units are saved."""
 
 _TOUCHED = 64
-"""The last sort keys that were asked for, among whose different ones a split finds the middle. At the end of a log they
-are the last segments, and all that follow are on one side: the split helps nobody."""
+"""How many sort keys of the last requests count: a split finds the middle of the different ones. At the end of a log
+they are the last segments, and all later ones lie on one side, so that the split helps nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,8 @@ class Limits:
 
 
 class Partitions:
-    """The partitions of one table, by key. `throttled` counts requests, by kind of key
-    and verb: "log write". Keys that begin with one of `shut`
-    throttle all that is asked of them."""
+    """The partitions of one table, by key. `throttled` counts requests, by kind of key and verb: "log write". Keys that
+    begin with one of `shut` throttle all requests."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -47,8 +46,8 @@ class Partitions:
         self._tidied_ms = 0
 
     def admits(self, key: Key, is_write: bool, now: int) -> bool:
-        """Whether the request is carried out, for which `charge` then takes the units. The cost of
-        a request is not known before, so the last one leaves a debt."""
+        """Whether the request passes; then `charge` takes the units. The cost of a request is not known before, so the
+        last one leaves a debt."""
         self._tidy(now)
         splits = self._of(key.pk, now)
         partition = splits.at(key.sk)
@@ -68,7 +67,7 @@ class Partitions:
         return self._keys.get(pk) or self._keys.setdefault(pk, _Splits(self.limits, now))
 
     def _tidy(self, now: int) -> None:
-        """A table has a key for each payload."""
+        """Forgets calm keys: a table has a key for each payload."""
         if now - self._tidied_ms >= CALM_MS:
             self._tidied_ms = now
             self._keys = {pk: splits for pk, splits in self._keys.items() if not splits.is_as_new(now)}
@@ -105,7 +104,7 @@ class _Partition:
         return self._writes.is_full(now) and self._reads.is_full(now)
 
     def halves(self, limits: Limits, now: int) -> list[_Partition]:
-        """The partition after a split, without anything saved."""
+        """The partition after a split, without savings."""
         halves = [_Partition(limits, now) for _ in range(2)]
         for half in halves:
             half._writes.spend_savings()

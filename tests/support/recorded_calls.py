@@ -1,4 +1,4 @@
-"""Which calls of AWS the service makes, as IAM sees them: actions on resources."""
+"""Records the AWS calls of the service, as IAM sees them: actions on resources."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from tests.support.client import Client
 SWEEPS = ("revive", "forward", "expire", "check", "push", "move")
 
 _PARTS = {"Update": "UpdateItem", "Delete": "DeleteItem", "Put": "PutItem", "ConditionCheck": "ConditionCheckItem"}
-"""IAM asks for the rights of the parts of a transaction, and for none of the transaction itself."""
+"""IAM checks the rights of the parts of a transaction, and none of the transaction itself."""
 
 
 class Use(NamedTuple):
-    """`resource`: `Table` or `Bodies`, as they are called in the template, and what is in them."""
+    """`resource`: `Table` or `Bodies`, their names in the template, or an object within."""
 
     action: str
     resource: str
 
 
 class Recorder:
-    """`uses`: by the name of the operation or the sweep, or `run`, the push. Calls that are made elsewhere are not
-    recorded."""
+    """`uses`: by the name of the operation or the sweep, or `run`, the push. Calls made elsewhere are not recorded."""
 
     def __init__(self, push_function: str) -> None:
         self.uses: dict[str, set[Use]] = defaultdict(set)
@@ -45,7 +44,7 @@ class Recorder:
         return client
 
     def wake(self, _topic_name: str, _is_staying: bool) -> None:
-        """In place of `Functions.wake`."""
+        """Replaces `Functions.wake`."""
         self._note("lambda:InvokeFunction", self._push_function)
 
     def _called(self, params: Any, model: Any, **_: Any) -> None:
@@ -72,7 +71,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Of what other threads do at once, all must be of one name."""
+        """Records calls. Those that run in several threads at once must all have the same name."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Operation, "call", self._recorded(Operation.call, lambda operation: operation.id))
             patch.setattr(Dispatcher, "run", self._recorded(Dispatcher.run))
@@ -92,7 +91,7 @@ _OTHER_RESOURCES = {"DescribeExport": "Table/export/01767225600000-0a1b2c3d", "L
 
 
 class ColdClient(Client):
-    """Each request, and each sweep, meets a new instance, whose caches are empty, and which draws ids of its own."""
+    """Each request, and each sweep, runs on a new instance, whose caches are empty, and which draws ids of its own."""
 
     @property
     def api(self) -> Api:

@@ -1,4 +1,4 @@
-"""A store in memory that remembers what it was sent."""
+"""A store in memory that remembers its requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from local.memory.store import MemoryStore
 
 
 class RecordingStore(MemoryStore):
-    """Remembers the plain writes, which a network may bring again. Transactions are known by a token."""
+    """Remembers the plain writes, which a network may repeat. Transactions are known by a token."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Sets of rights, each of which lets a caller do something and not other things to a group of the topic `orders`."""
+"""Sets of rights, each of which allows some operations on a group of the topic `orders` and not others."""
 
 from __future__ import annotations
 

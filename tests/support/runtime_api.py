@@ -1,5 +1,5 @@
-"""AWS's own client of the Lambda runtime as a child process, and the part of Lambda that it talks to: what it runs is a
-function as it is deployed."""
+"""AWS's own client of the Lambda runtime as a child process, and the part of Lambda that it talks to: so functions run
+as they do when deployed."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class _Answered(NamedTuple):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
-        """A child that is ended resets its connection."""
+        """Stopping a child resets its connection."""
 
 
 class Function:
-    """A function that runs. `timeout_seconds`: of its next invocations; they are not ended by force."""
+    """A running function. `timeout_seconds`: of its next invocations; nothing ends them by force."""
 
     def __init__(self, log: Path) -> None:
         self.timeout_seconds = 60.0
@@ -124,7 +124,7 @@ def _handler(function: Function) -> type[BaseHTTPRequestHandler]:
 
 
 def environment(task: Path, **more: str) -> dict[str, str]:
-    """What a program finds in Lambda, and nothing of this process's own."""
+    """The variables that a program has in Lambda, and none of this process."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(task),
@@ -142,7 +142,7 @@ def environment(task: Path, **more: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(task: Path, handler: str, log: Path, settings: Mapping[str, str]) -> Iterator[Function]:
-    """The function of this handler, as `app.pop`, of an unpacked package. What it prints goes into `log`."""
+    """Runs the function of this handler, such as `app.pop`, from an unpacked package. Its output goes into `log`."""
     function = Function(log)
     api = f"127.0.0.1:{function.server.server_port}"
     serving = threading.Thread(target=function.server.serve_forever, daemon=True)

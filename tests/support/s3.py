@@ -1,4 +1,4 @@
-"""S3 on this machine: moto's server, and what Spark needs to reach it."""
+"""S3 on this machine: moto's server, and the settings with which Spark reaches it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JARS = ROOT / ".emulators/s3a"
 
 @contextmanager
 def server() -> Iterator[dict[str, str]]:
-    """Runs a server of its own on loopback, and gives the environment in which any AWS client uses it."""
+    """Runs a server of its own on loopback, and yields the environment in which any AWS client uses it."""
     logging.getLogger("werkzeug").setLevel("ERROR")
     started = ThreadedMotoServer("127.0.0.1", 0)
     started.start()
@@ -54,7 +54,7 @@ def keys(bucket: str) -> list[str]:
 
 
 def jars() -> str:
-    """What Spark needs for `s3a://`, as it wants to be told."""
+    """The jars that Spark needs for `s3a://`, separated by commas."""
     found = sorted(JARS.glob("*.jar"))
     if not found:
         absent(f"{JARS.name} is not here: `make s3a-if-possible` installs it")

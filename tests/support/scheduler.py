@@ -40,7 +40,7 @@ class Scheduler:
             return
         self._steps_left -= 1
         first = heappushpop(self._waiting, own)
-        if not first[2]:  # it begins at the hub: one that begins in another counts the frames of that as its own
+        if not first[2]:  # its parent is the hub: a greenlet counts the frames of its parent as its own
             heappush(self._waiting, first)
             self._hub.switch()
             return

@@ -1,4 +1,4 @@
-"""Limits so small that few messages meet them."""
+"""Limits so small that few messages reach them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class StoppingStore:
             self._stop()
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
-        """A caller may die when some have been applied."""
+        """A caller may die when some of the writes have been applied."""
         return [self._stopped(self._inner.write_each([write])[0]) for write in writes]
 
     def write_together(self, writes: Sequence[Write]) -> None:
@@ -96,7 +96,7 @@ class Stage:
         self.random = Random(1)
 
     def copy(self) -> Self:
-        """With chance of its own: ids that were made once are not made again."""
+        """An instance with chance of its own, so that it does not make earlier ids again."""
         other = copy(self)
         other.store, other.random = Quiet.copy_of(self.store), Random(2)
         return other
@@ -109,7 +109,7 @@ class Stage:
         return Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 900_000)
 
     def noise(self, chars: int) -> str:
-        """Text that no compression makes smaller than half of that."""
+        """Text that compresses to no less than half of its size."""
         return self.random.randbytes(chars // 2).hex()
 
     def _sleep(self, ms: int) -> None:
@@ -117,7 +117,7 @@ class Stage:
 
 
 def requests_of(work: Work) -> int:
-    """The number of requests it makes if nothing interrupts it."""
+    """The number of requests that the work makes if nothing interrupts it."""
     made = [0]
 
     def count() -> None:

@@ -14,7 +14,7 @@ from local.memory.store import MemoryStore
 T = TypeVar("T")
 
 Trouble = Callable[[str, Any], Exception | None]
-"""Asked before each request with its verb and what it is about; what it returns is raised."""
+"""Called before each request with its verb and its subject; the request raises what it returns."""
 
 
 class TroubledStore(MemoryStore):
@@ -69,7 +69,7 @@ def unknown(*verbs: str) -> Trouble:
 
 
 def from_request(number: int) -> Trouble:
-    """The store is away from the request of this number on, counted from 0; transactions and batches count as one."""
+    """The store is away from this request on, counted from 0; transactions and batches count as one."""
     seen = count()
     return lambda _verb, _about: StoreUnavailable("the store throttled") if next(seen) >= number else None
 

@@ -67,7 +67,7 @@ class Appointment:
         return keys.subject_of(self.key.sk)
 
     def covers(self, due_ms: int, landed_ms: int) -> bool:
-        """Whether it will do for what is due then, and is in the table by the other instant."""
+        """Whether the appointment suffices for a write that is due then, and lands in the table by `landed_ms`."""
         return self.due_ms <= due_ms and landed_ms <= self.until_ms
 
     def make(self) -> Write:

@@ -43,7 +43,7 @@ class Pick:
     `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
     `held_back`: by the cap, or by what one write can name. `is_capped_closely`: the cap could be passed with what
     others take over meanwhile. `passed`: which of the fresh, counted from `next`, the group does not want.
-    `demands_no_redrive`: the cap could be passed with what is redriven meanwhile. `expired`: how many of the passed
+    `demands_no_redrive`: the cap could be passed with messages redriven meanwhile. `expired`: how many of the passed
     have. `has_witnesses`: leases that lose all their messages stay, to reject late receipts."""
 
     takeovers: tuple[tuple[Lease, range], ...]

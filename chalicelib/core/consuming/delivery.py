@@ -95,8 +95,8 @@ class Deliverer:
         return [_delivery(*each, now) for each in own], has_missing
 
     def _is_spent(self, view: QueueView, claimed: Claimed, message: Stored, now: int) -> bool:
-        """Whether it is not delivered any more. The retention counts for what was never delivered, also if it was set
-        aside when it could still be."""
+        """Whether the message is not delivered any more. The retention counts for messages that were never delivered,
+        also for those that were set aside before it ended."""
         is_new = message.offset in claimed.was_aside
         return message.has_expired(now) or (is_new and message.stored_at_ms <= view.topic.expired_ms(now))
 

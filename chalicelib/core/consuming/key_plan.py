@@ -192,9 +192,9 @@ def overdue(cursor: Cursor, group: Group, picked: Pick, now: int, riding: Collec
 
 
 def _with_slots(cursor: Cursor, in_turn: Sequence[Ready]) -> Sequence[Ready]:
-    """Those of these messages for which the cursor has leases left. Fresh ones need a lease, and one more for what is
-    set aside. If the cursor is full, a lease of which some messages have to wait is left whole: to split it
-    takes another."""
+    """Those of these messages for which the cursor has leases left. Fresh ones need a lease, and a second one to set
+    others aside. If the cursor is full, a lease with messages that have to wait is left whole: splitting it takes
+    another."""
     if len(cursor.leases) < LEASES_MAX - 1:
         return in_turn
     is_full = len(cursor.leases) >= LEASES_MAX + LEASES_ROOM - TAKEOVERS_MAX
@@ -232,7 +232,8 @@ def further(known: Knowledge, blocked: Collection[Lane], enough: Sequence[int]) 
 
 
 def arrange(cursor: Cursor, window: FreshWindow, choice: Choice) -> KeyPick:
-    """The claim of what is chosen. It passes what is not wanted, up to the next message that is left where it is."""
+    """Returns the claim of the chosen messages. It passes unwanted ones, up to the next message that it leaves in its
+    place."""
     chosen = _within_bounds(cursor, window, choice.chosen)
     taken = {each.offset for each in chosen}
     last = max(taken, default=cursor.next - 1)

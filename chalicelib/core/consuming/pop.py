@@ -152,8 +152,8 @@ class Unsuitable(Exception):
 class PopCall:
     """One pop under way. `waiter`: None if it does not wait. `acks`: receipts of the same request that no write has
     carried yet, by cursor; `failed`: those that did not count. `queues`: those of the next look; empty: the tour
-    chooses. `promoted`: where it has promoted delayed messages, `promotions`: in how many looks. `is_patient`: the last
-    look, at what could not be read before."""
+    chooses. `promoted`: where it has promoted delayed messages, `promotions`: in how many looks. `is_patient`: this is
+    the last look, at queues that failed before."""
 
     topic: Topic
     group_name: str

@@ -19,8 +19,8 @@ from chalicelib.core.table import keys
 FILTERED_BYTES_MAX = 8 * MIB
 """Bytes read at once to apply a group's filter."""
 VERDICTS_KEPT_MAX = 10_000
-"""Verdicts of filters that an instance keeps, some 300 bytes each: a look at what may not be taken yet takes no steps
-again, and so comes to what lies behind."""
+"""How many filter verdicts an instance keeps, some 300 bytes each. A second look at messages that may not be taken yet
+takes no steps, and so reaches the messages behind them."""
 
 AnyPick = TypeVar("AnyPick", bound=Pick)
 

@@ -313,13 +313,13 @@ class Taker:
 
 
 def _in_order_of_age(group_view: GroupView, now: int) -> Collection[QueueView]:
-    """The queues, those whose first message has waited longest before others where looking for what can be delivered
-    takes steps of a filter: they may not suffice for all queues."""
+    """The queues, those whose first message has waited longest first: the steps of a filter may not suffice for all."""
     return sorted(group_view.queues.values(), key=lambda view: view.waiting_since(now) or now)
 
 
 def _is_close_to_cap(view: QueueView, now: int) -> bool:
-    """Whether the cap may leave less than is asked for. Due messages count against it until they are taken."""
+    """Whether the cap may leave fewer messages than the pop asks for. Due messages count against it until they are
+    taken."""
     counted = view.cursor.live(now) + sum(len(lease.owed) for lease in view.cursor.due(now))
     return view.group.max_in_flight - counted < view.ask.max_messages
 

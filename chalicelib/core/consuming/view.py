@@ -87,7 +87,7 @@ class QueueView:
         return self.ahead.end
 
     def is_ripe(self, stored_at_ms: int) -> bool:
-        """Whether the group's `delay_ms` is over for what was stored then."""
+        """Whether the group's `delay_ms` is over for a message stored then."""
         return stored_at_ms + self.group.delay_ms <= self.at_ms
 
     def _walked(self) -> Ahead:

@@ -1,5 +1,5 @@
-"""The pops that wait. Each looks less and less often while there is nothing to take; one hears at once of what is
-stored through the same instance."""
+"""The pops that wait. Each looks less and less often while there is nothing to take; a call that stores messages
+through the same instance wakes one at once."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Waiters:
             waiter.tell()
 
     def freed(self, topic_id: str, group_name: str) -> None:
-        """The same for what may be ready in one group."""
+        """Does the same when messages of one group may be ready."""
         with self._lock:
             places = self._waiting.get(topic_id, {}).items()
             first = [waiters[0] for place, waiters in places if place.group_name == group_name]

@@ -65,7 +65,7 @@ def received(event: Any) -> Received | None:
 
 
 def answered(response: Response) -> Json:
-    """The response to what is no HTTP request, in the form that most fronts take."""
+    """The response to an event that is no HTTP request, in the form that most fronts take."""
     return _answered(response, {"headers": response.headers})
 
 

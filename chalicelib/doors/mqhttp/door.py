@@ -47,7 +47,7 @@ _PARAMETERS = {
 _ROOTS = {"POST": "Message", "DELETE": "ReceiptHandles"}
 
 _UNREADABLE = "\ufffd"
-"""Stands in a decoded query for what is not UTF-8."""
+"""Replaces bytes that are not UTF-8 in a decoded query."""
 _REQUEST_ID_BYTES = 12
 _BAD_KEY = "The AccessKey Id you provided is not valid."
 _BAD_SIGNATURE = (

@@ -286,8 +286,8 @@ def _failed(id_: str, error: SqsError) -> dict[str, Any]:
 def page(
     call: Call, prefix: str = "", is_wanted: Callable[[SqsQueue], bool] | None = None
 ) -> tuple[list[str], str | None]:
-    """The URLs of the queues that `MaxResults` and `NextToken` ask for, of those whose names begin with the prefix and
-    that are wanted; and the token of the next page, if a number was asked for and there is more. Raises SqsError."""
+    """Returns the URLs of the wanted queues whose names begin with the prefix, within `MaxResults` and from `NextToken`
+    on, and the token of the next page, if the request gives a number and there is more. Raises SqsError."""
     most, token = call.request.get("MaxResults"), call.request.get("NextToken")
     if most is not None and not 1 <= most <= PAGE_MAX:
         raise bad_value(most, "MaxResults", f"Must be between 1 and {PAGE_MAX}, if provided.")

@@ -24,7 +24,7 @@ ACTIONS: Mapping[str, Action] = {
 
 
 def named(name: str, at_queue: bool) -> Action:
-    """The action of this name. `at_queue`: it is asked for at the URL of a queue. Raises SqsError."""
+    """The action of this name. `at_queue`: the request went to the URL of a queue. Raises SqsError."""
     action = ACTIONS.get(name)
     if action is None or (at_queue and action.is_of_account):
         raise SqsError("InvalidAction", f"The action {quoted(name)[1:-1]} is not valid for this endpoint.")

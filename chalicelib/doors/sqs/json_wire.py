@@ -30,7 +30,7 @@ class JsonWire(NamedTuple):
         return named(self.action, self.at_queue)
 
     def members(self, action: Action) -> Json:
-        """The members that are given. Raises SqsError for what is no JSON, or of another type; MessageTooLarge."""
+        """The members that are given. Raises SqsError if the body is not JSON, or of another type; MessageTooLarge."""
         try:
             data = body_of(self.body)
         except InvalidJson as wrong:

@@ -130,7 +130,7 @@ def _made(call: Call, wanted: NewQueue, values: attributes.Values) -> Standing |
 
 
 def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags.Tags) -> None:
-    """Raises SqsError if the queue that stands is another than the one that was asked for."""
+    """Raises SqsError if the existing queue differs from the requested one."""
     queue_tags.demand_same(tags, standing.queue.tags)
     existing = attributes.settable(standing)
     for name, text in values.items():

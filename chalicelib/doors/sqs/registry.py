@@ -64,8 +64,8 @@ class GroupUnfit(Exception):
 
 @record
 class NewQueue:
-    """`topic_settings`: of the topic to be made; None: the topic stands. `group_settings`: those that were asked for.
-    `start`: where in its topic a new group begins."""
+    """`topic_settings`: of the topic to be made; None: the topic stands. `group_settings`: the requested ones. `start`:
+    where in its topic a new group begins."""
 
     name: str
     topic: str

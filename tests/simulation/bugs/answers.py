@@ -1,4 +1,4 @@
-"""Bugs planted into what pops answer."""
+"""Bugs planted into the answers of pops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.plans import FILLED, SET_BACK, ZONED
 
 
 def _asking(**change: Any) -> Plant:
-    """Pops ask for something else."""
+    """Changes the requests of pops."""
     return _popping(lambda ask: replace(ask, **change))
 
 
@@ -53,7 +53,7 @@ def answers_with_the_bodies_of_others() -> Plant:
 
 @shown_by(leases.two_leases_never_live_at_once)
 def answers_that_promise_more_time() -> Plant:
-    """A lease ends a while before its holder was told."""
+    """A lease ends a while before the time in its answer."""
 
     def longer(deliveries: Any) -> Any:
         return [replace(each, invisible_until_ms=each.invisible_until_ms + 900) for each in deliveries]
@@ -99,7 +99,7 @@ def answers_that_are_kept_for_repeats() -> Plant:
 
 @shown_by(pops.a_pop_waits_no_longer_than_asked, SET_BACK)
 def waits_by_a_clock_that_is_set() -> Plant:
-    """A pop whose clock is set back while it waits goes on waiting for as long as that."""
+    """A pop whose clock is set back while it waits waits for as much longer."""
     return patch.object(
         world, "Runtime", lambda now, sleep, entropy, _uptime, bell: Runtime(now, sleep, entropy, now, bell)
     )

@@ -16,7 +16,7 @@ from tests.simulation.pushes import Consumer
 
 @shown_by(pushes.calls_keep_to_their_number, PUSHED)
 def slots_that_anybody_takes() -> Plant:
-    """A slot is taken though another holds it since it was read."""
+    """A call takes a slot though another one has taken it since the read."""
     return unguarded(within("push"))
 
 

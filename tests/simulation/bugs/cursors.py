@@ -40,7 +40,7 @@ from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.plans import BROADCAST, CROWD, EMPTIED, HASTY, KEYED, MEDDLED, NAMED, RISEN, SIFTED, TORN, Plan
 
 DEADLINE, ATTEMPT, AGE = 2, 3, 4
-"""Places in what is listed of a lease."""
+"""Positions in a stored lease."""
 
 
 _STALE = replace(TORN, faults=replace(TORN.faults, stale=0.7, stale_ms_max=1_500))
@@ -55,7 +55,7 @@ def _resets(write: Write) -> bool:
 
 @shown_by(log.cursors_stay_within_the_log)
 def claims_past_the_end() -> Plant:
-    """A claim may pass the end that the claimer has seen."""
+    """A claim may pass the end that it has seen."""
     return unguarded(claims, about("next"))
 
 
@@ -67,19 +67,19 @@ def claims_that_what_is_redriven_passes() -> Plant:
 
 @shown_by(settlements.acked_messages_stay_acked, CROWD)
 def takeovers_without_a_fence() -> Plant:
-    """A lease is taken over although it was acked, or taken over, since it was seen."""
+    """A claim takes over a lease although it was acked, or taken over, since it was seen."""
     return unguarded(claims, of_kind(SizeIs))
 
 
 @shown_by(attempts.attempts_count_up)
 def attempts_that_begin_anew() -> Plant:
-    """A message that is taken over is at its first attempt again."""
+    """A takeover sets its messages back to their first attempt."""
     return with_leases(claims, lambda _, listed: [*listed[:ATTEMPT], 1, *listed[AGE:]])
 
 
 @shown_by(settlements.acked_messages_stay_acked, HASTY)
 def repeats_that_confirm_nothing() -> Plant:
-    """A second call of an attempt delivers what the first has leased, and does not note that it does."""
+    """A second call of an attempt delivers the messages of the first, and does not record that."""
 
     def confirms(write: Write) -> bool:
         marks = [effect.elements for effect in write.effects if isinstance(effect, Append)]
@@ -90,7 +90,7 @@ def repeats_that_confirm_nothing() -> Plant:
 
 @shown_by(attempts.the_first_delivery_stays_the_first)
 def firsts_that_each_takeover_begins() -> Plant:
-    """A message that is taken over is delivered for the first time."""
+    """A takeover counts as the first delivery of its messages."""
     return with_leases(
         claims, lambda _, listed: listed[:AGE] + [each for each in listed[AGE:] if not isinstance(each, int)]
     )
@@ -98,7 +98,7 @@ def firsts_that_each_takeover_begins() -> Plant:
 
 @shown_by(order.no_more_is_set_aside_than_allowed, KEYED)
 def more_set_aside_than_allowed() -> Plant:
-    """The limit of the history does not reach the pops."""
+    """Pops do not see the limit of the history."""
     return patch.object(world, "key_plan", SimpleNamespace(SET_ASIDE_MAX=0))
 
 
@@ -132,7 +132,7 @@ def ordered_claims_that_race() -> Plant:
 
 @shown_by(drains.no_message_is_lost, BROADCAST)
 def consumers_that_share_a_cursor() -> Plant:
-    """Two consumers of a broadcast group get each message once between them."""
+    """Two consumers of a broadcast group share one cursor."""
     true = keys.consumer
     return patch.object(keys, "consumer", lambda name: true("ann" if name == "bob" else name))
 
@@ -160,7 +160,7 @@ def extensions_that_are_short() -> Plant:
 
 @shown_by(settlements.a_group_accepts_only_its_own_receipts, Plan(groups=2, pops=6))
 def receipts_without_a_group() -> Plant:
-    """A receipt that another group has given is taken for one of the group that it is shown to."""
+    """A group accepts receipts of another group."""
     given: dict[str, str] = {}
 
     def pop(true: Any, self: Any, topic: Any, group: str, *args: Any) -> Any:
@@ -176,7 +176,7 @@ def receipts_without_a_group() -> Plant:
 
 @shown_by(settlements.acked_messages_stay_acked, _STALE)
 def verdicts_from_the_past() -> Plant:
-    """Reads of cursors may be stale, whatever was asked for."""
+    """Reads of cursors may be stale, even if the caller asks for strong ones."""
 
     def read(true: Any, self: FaultyStore, reads: Any) -> Any:
         are_weak = [isinstance(each, Keys) and any(key.sk.startswith(CURSORS) for key in each.keys) for each in reads]
@@ -210,7 +210,7 @@ def deliveries_that_any_receipt_names() -> Plant:
 
 @shown_by(receipt_rules.a_reset_ends_every_receipt, Plan(resets=3, pops=6))
 def resets_that_keep_leases() -> Plant:
-    """A reset moves the cursor, and leases from before go on."""
+    """A reset moves the cursor, and earlier leases live on."""
     return leaving_out(_resets, ("leases",), ("epoch",))
 
 

@@ -41,7 +41,7 @@ _PROLONGED = replace(
 
 @shown_by(deaths.dead_letters_are_counted, GRAVES)
 def purges_that_do_not_count() -> Plant:
-    """The letters go, and the cursor counts them still."""
+    """The letters go, but the cursor still counts them."""
 
     def uncounted(effect: Effect) -> Effect:
         is_less = isinstance(effect, Add) and effect.path == ("dead",) and effect.amount < 0
@@ -52,13 +52,13 @@ def purges_that_do_not_count() -> Plant:
 
 @shown_by(deaths.purged_dead_letters_are_gone, GRAVES)
 def purges_that_do_nothing() -> Plant:
-    """A purge is answered, and all that was dead is there."""
+    """A purge succeeds, and removes nothing."""
     return calling(DeadLetterQueue, "purge", lambda *_: 0)
 
 
 @shown_by(deaths.undelivered_messages_do_not_die, replace(UNREADABLE, max_attempts=1))
 def leases_that_count_though_nobody_read_them() -> Plant:
-    """An attempt counts though its messages could not be read."""
+    """An attempt counts although its messages could not be read."""
     return with_leases(
         of_cursors, lambda _, listed: [*listed[:ATTEMPT], max(1, listed[ATTEMPT]), *listed[ATTEMPT + 1 :]]
     )
@@ -91,7 +91,7 @@ def moves_in_two_writes() -> Plant:
 
 @shown_by(moves.a_dead_message_is_in_one_place, replace(REMOVED, removals=8))
 def moves_into_what_is_gone() -> Plant:
-    """A move does not look whether the topic is there still, but at an item that always is."""
+    """A move checks an item that always exists instead of the topic."""
 
     def elsewhere(write: Write) -> Write:
         is_look = within("topic")(write) and write.effects == (Set((DELAYS,), True),)
@@ -112,5 +112,5 @@ def losses_that_are_settled_silently() -> Plant:
 
 @shown_by(moves.what_tasks_move_comes_once, RETURNED)
 def tasks_that_move_in_two_writes() -> Plant:
-    """A message is stored where it goes, and leaves the dead-letter queue after."""
+    """A move stores a message at its destination, and removes it from the dead-letter queue later."""
     return kept_apart(within("moves"), lambda writes: writes[::-1])

@@ -1,5 +1,5 @@
-"""Ways to plant a bug from outside: a store that carries out other writes than it was sent, and public calls that do
-something else."""
+"""Ways to plant a bug from outside: a store that carries out other writes than those sent to it, and public calls that
+do something else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Plant = AbstractContextManager[Any]
 Chosen = Callable[[Write], bool]
 
 CURSORS = "cursor#"
-"""How the sort keys of cursors begin."""
+"""The prefix of the sort keys of cursors."""
 
 
 def calling(owner: type, method: str, call: Callable[..., Any]) -> Plant:
@@ -32,7 +32,7 @@ def calling(owner: type, method: str, call: Callable[..., Any]) -> Plant:
 
 
 def sending(change: Callable[[Sending], Sending]) -> Plant:
-    """Producers send something else."""
+    """Changes the messages of producers."""
     return calling(Producer, "send", lambda true, self, topic, sent: true(self, topic, [change(each) for each in sent]))
 
 
@@ -78,7 +78,7 @@ def of_kind(*kinds: type) -> Callable[[Guard], bool]:
 
 
 def storing(change: Callable[[Write], Write | None]) -> Plant:
-    """The stores carry out each write as `change` makes it. None: that of the simulation only answers it."""
+    """The stores carry out each write as changed by `change`. None: the store of the simulation only answers it."""
     return together(_storing(PastStore, change), _storing(DynamoStore, change))
 
 

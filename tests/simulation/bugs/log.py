@@ -78,7 +78,7 @@ def dedup_ids_for_a_minute() -> Plant:
 
 @shown_by(dedup.a_repeat_gets_the_same_answer, Plan(dedup_ids=3, delayed=0.7))
 def repeats_that_are_told_when_they_are_due() -> Plant:
-    """And not when the message that has their dedup id is."""
+    """And not when the message with their dedup id is."""
 
     def send(true: Any, self: Any, topic: Any, sendings: Any) -> Any:
         results = true(self, topic, sendings)
@@ -123,7 +123,7 @@ def delays_of_groups_that_nobody_keeps() -> Plant:
 
 @shown_by(delays.what_waits_has_an_appointment, SWEPT)
 def appointments_that_end_at_their_time() -> Plant:
-    """The write that one was made for may be on its way still."""
+    """The write of an appointment may still be on its way."""
 
     def shorter(effect: Effect) -> Effect:
         return replace(effect, value=effect.value - 4_000) if isinstance(effect, Set) else effect
@@ -190,13 +190,13 @@ def transactions_that_nobody_checks() -> Plant:
 
 @shown_by(requests.a_request_has_one_reply_for_ever, CALLS)
 def replies_that_overwrite() -> Plant:
-    """The last reply counts."""
+    """A later reply replaces an earlier one."""
     return unguarded(lambda write: within("reply")(write) and changes(write, "entry"))
 
 
 @shown_by(requests.a_time_out_is_final, CALLS)
 def time_outs_that_do_not_last() -> Plant:
-    """A caller is told that no reply came, and one may come."""
+    """A caller gets a time-out, and a reply may still come."""
     return forgetting(lambda write: within("reply")(write) and not changes(write, "entry"))
 
 

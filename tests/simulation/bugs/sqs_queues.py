@@ -23,7 +23,7 @@ def _records(write: Any) -> bool:
 
 @shown_by(sqs_queues.a_queue_is_there_whole_or_not_at_all, OWNED)
 def records_that_come_and_go_apart() -> Plant:
-    """The record is written when its group and its topic are."""
+    """A record is written later than its group and its topic."""
     return kept_apart(_records, lambda writes: sorted(writes, key=_records))
 
 
@@ -32,7 +32,7 @@ def records_that_come_and_go_apart() -> Plant:
     _PROMPT,
 )
 def queues_made_again_that_begin_at_the_beginning() -> Plant:
-    """A queue whose topic others have kept gets what was sent to the one that had its name."""
+    """A queue whose topic others have kept gets messages of the earlier queue of its name."""
     return calling(SqsQueues, "make", lambda true, self, wanted: true(self, replace(wanted, start=EARLIEST)))
 
 
@@ -45,5 +45,5 @@ def sends_that_are_only_answered() -> Plant:
 
 @shown_by(sqs_queues.a_tag_is_of_the_queue_that_got_it, OWNED)
 def changes_that_overwrite_others() -> Plant:
-    """A change of a queue does not ask whether there was another since it was read."""
+    """A change of a queue ignores other changes since its read."""
     return unguarded(_records, about("version"))

@@ -48,7 +48,7 @@ def queues_that_are_never_full() -> Plant:
 
 @shown_by(pops.a_group_keeps_to_its_rate, replace(RATED, faults=replace(NONE, latency_ms_max=60)))
 def permits_that_others_have_taken() -> Plant:
-    """A pop takes as many permits as it saw, whatever others have taken since."""
+    """A pop takes as many permits as it saw, even if others have taken some since."""
     return unguarded(lambda write: write.key.sk.startswith("rate#"), lambda guard: isinstance(guard, AtMost))
 
 
@@ -98,7 +98,7 @@ def queues_that_never_leave() -> Plant:
 
 @shown_by(log.keys_keep_their_order, GROWING)
 def topics_that_grow_under_ordered_groups() -> Plant:
-    """Keys move though groups count on their order: the list of groups does not say so."""
+    """Keys move although groups count on their order: the list of groups hides that."""
     return calling(Catalogue, "groups", lambda true, *args: [replace(group, ordered=False) for group in true(*args)])
 
 

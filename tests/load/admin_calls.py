@@ -1,4 +1,4 @@
-"""Those who reset groups, and who change the number of queues."""
+"""Callers that reset groups or change the number of queues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reset(worker: Worker, name: str, group: str, random: Random) -> None:
 
 
 def _target(random: Random) -> str | int | OneQueue:
-    somewhere = (0, random.randrange(_OFFSETS))  # refused if queue 0 does not reach so far
+    somewhere = (0, random.randrange(_OFFSETS))  # refused if the log of queue 0 is shorter
     back = [now() - random.randrange(_BACK_MS_MAX)] * 3
     targets: list[str | int | OneQueue] = ["earliest", "latest", *back, somewhere]
     return random.choice(targets)

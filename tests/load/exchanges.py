@@ -1,4 +1,4 @@
-"""Callers who send transactions and decide about them, and who send requests and reply."""
+"""Callers that send transactions and decide them, and callers that send requests and reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORK_MS_MAX = (1, 1, 600, 2_000)
 
 
 def send_transactions(worker: Worker, name: str, random: Random) -> None:
-    """Decides most of them, some twice and otherwise, and some of those that a check finds undecided."""
+    """Decides most transactions, some twice and differently, and some of those that a check finds undecided."""
     number = 0
     with worker.journal(name) as journal:
         caller = TransactionCaller(worker.service, worker.topic, journal, now)
@@ -58,7 +58,7 @@ def send_requests(worker: Worker, name: str, random: Random) -> None:
 
 
 def reply(caller: RequestCaller, request: Delivered, body: str, random: Random) -> None:
-    """In time or not, some twice and otherwise; the consumers of other groups reply as well."""
+    """Replies in time or not, sometimes twice and differently; the consumers of other groups reply as well."""
     sleep(random.randrange(random.choice(_WORK_MS_MAX)))
     if caller.reply(request, body, acks=random.random() < 0.5).outcome == "unknown" or random.random() < 0.2:
         caller.reply(request, random.choice((body, f"{body} again")), acks=False)
