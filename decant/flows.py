@@ -67,7 +67,7 @@ class Batch:
         return operations.produce(self._topic, messages=[cast(Any, self._messages[place]) for place in self.pending])
 
     def answered(self, answer: Json) -> DecantError | None:
-        """Takes the places of what is stored. Returns the last error of a message that can be repeated."""
+        """Takes the places of stored messages. Returns the last error of a message that can be repeated."""
         last = None
         for place, stored in zip(self.pending, answer["messages"], strict=True):
             if "error" not in stored:

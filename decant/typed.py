@@ -151,7 +151,7 @@ def _object(kind: Any, value: Any, path: str) -> Any:
 
 @functools.cache
 def _fields_of(kind: Any) -> dict[str, tuple[Any, bool]] | None:
-    """The type of each field, and whether it is needed. None for what has no fields."""
+    """The type of each field, and whether it is needed. None: the type has no fields."""
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         missing = dataclasses.MISSING

@@ -1,4 +1,4 @@
-"""Small servers of raw sockets that answer as they are told: well, badly, late or not at all."""
+"""Small servers of raw sockets that answer as a test says: well, badly, late or not at all."""
 
 from __future__ import annotations
 
