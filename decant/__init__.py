@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from decant.payloads import Codec as Codec
     from decant.payloads import Topic as Topic
 
+    __version__: str
+
 _PLACES = {
     "decant.aio": "AsyncDecant",
     "decant.client": "Decant",
@@ -70,18 +72,19 @@ _PLACES = {
 }
 """Each module is imported when one of its names is first used, so that `import decant` costs next to nothing."""
 
+if not TYPE_CHECKING:  # to type checkers there are no names but those above
 
-def __getattr__(name: str) -> object:
-    if name == "__version__":
-        return _version()
-    for place, names in _PLACES.items():
-        if name in names.split():
-            from importlib import import_module
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            return _version()
+        for place, names in _PLACES.items():
+            if name in names.split():
+                from importlib import import_module
 
-            value: object = getattr(import_module(place), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module 'decant' has no attribute {name!r}")
+                value: object = getattr(import_module(place), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module 'decant' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from decant import flows
 from decant.aio_transport import AsyncHttpTransport, AsyncTransport, InThreads
@@ -13,7 +13,7 @@ from decant.api import AsyncApi
 from decant.calls import Call, NoAnswer, NotSent, Pause
 from decant.errors import DecantError, NotDecant
 from decant.flows import Flow
-from decant.messages import Duration, Outgoing, Sent, milliseconds, seconds
+from decant.messages import Duration, HalfOptions, Options, Outgoing, RequestOptions, Sent, milliseconds, seconds
 from decant.payloads import PLAIN, Codec, Topic, codec_of, topic_of
 from decant.settings import Settings, settings
 
@@ -30,7 +30,7 @@ class AsyncDecant:
     url: Where the service is, `lambda:STACK` to invoke its functions. By default `DECANT_URL`, else that of the
         context, else `http://127.0.0.1:8000`.
     token: By default `DECANT_TOKEN`, else that of the context.
-    timeout: How many seconds a call may take, with its repeats. What the service itself waits comes on top.
+    timeout: How many seconds a call may take, with its repeats. A long poll has its `wait_ms` on top.
     transport: Carries the requests in place of HTTP.
     """
 
@@ -91,24 +91,40 @@ class AsyncDecant:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    async def send(self, topic: str | Topic[T], value: T, **options: Any) -> Sent:
-        """Sends a message. `options` are those of `Outgoing`: `key`, `tag`, `properties`, `delay`, `deliver_at`, `ttl`,
-        `dedup_id`, `queue`, `zone`. After a lost answer it is sent again only with a `dedup_id`."""
+    async def send(self, topic: str | Topic[T], value: T, **options: Unpack[Options]) -> Sent:
+        """Sends a message. `options`: `key`, `tag`, `properties`, `delay`, `deliver_at`, `ttl`, `dedup_id`, `queue`,
+        `zone`. After a lost answer it is sent again only with a `dedup_id`."""
         return (await self.send_all(topic, [Outgoing(value, **options)]))[0]
 
     async def send_all(self, topic: str | Topic[T], values: Iterable[T | Outgoing[T]]) -> list[Sent]:
         """Sends messages in order, up to 256 in a call. Raises PartlySent if some are stored and others are not."""
         return await self.follow(flows.sending_all(topic_of(topic), values, self.settings.time))
 
+    @overload
+    def producer(
+        self, topic: str, *, linger: Duration = ..., max_pending: int = ..., in_flight: int = ..., dedup: bool = ...
+    ) -> AsyncProducer[Any]: ...
+
+    @overload
     def producer(
         self,
-        topic: str | Topic[T],
+        topic: Topic[T],
+        *,
+        linger: Duration = ...,
+        max_pending: int = ...,
+        in_flight: int = ...,
+        dedup: bool = ...,
+    ) -> AsyncProducer[T]: ...
+
+    def producer(
+        self,
+        topic: str | Topic[Any],
         *,
         linger: Duration = 0.005,
         max_pending: int = 10_000,
         in_flight: int = 4,
         dedup: bool = True,
-    ) -> AsyncProducer[T]:
+    ) -> AsyncProducer[Any]:
         """Sends from many places in few calls: collects messages for `linger`, up to 256 or 4 MiB.
 
         max_pending: `send` waits while so many messages are not stored yet.
@@ -121,16 +137,34 @@ class AsyncDecant:
 
     @overload
     async def request(
-        self, topic: str | Topic[T], value: T, *, timeout: Duration = 3.0, reply: None = None, **options: Any
+        self,
+        topic: str | Topic[T],
+        value: T,
+        *,
+        timeout: Duration = 3.0,
+        reply: None = None,
+        **options: Unpack[RequestOptions],
     ) -> Any: ...
 
     @overload
     async def request(
-        self, topic: str | Topic[T], value: T, *, timeout: Duration = 3.0, reply: type[R] | Codec[R], **options: Any
+        self,
+        topic: str | Topic[T],
+        value: T,
+        *,
+        timeout: Duration = 3.0,
+        reply: type[R] | Codec[R],
+        **options: Unpack[RequestOptions],
     ) -> R: ...
 
     async def request(
-        self, topic: str | Topic[T], value: T, *, timeout: Duration = 3.0, reply: Any = None, **options: Any
+        self,
+        topic: str | Topic[T],
+        value: T,
+        *,
+        timeout: Duration = 3.0,
+        reply: Any = None,
+        **options: Unpack[RequestOptions],
     ) -> Any:
         """Sends a request, and returns the reply: text or bytes, or the type that `reply` names. `options`: `key`,
         `tag`, `properties`, `queue`, `zone`. Raises ReplyTimeout."""
@@ -140,9 +174,19 @@ class AsyncDecant:
             flows.requesting(topic_of(topic), outgoing, codec, seconds("timeout", timeout), self.settings.time)
         )
 
+    @overload
     def transaction(
-        self, topic: str | Topic[T], *, check_after: Duration | None = None, rollback_after: Duration | None = None
-    ) -> AsyncTransaction[T]:
+        self, topic: str, *, check_after: Duration | None = ..., rollback_after: Duration | None = ...
+    ) -> AsyncTransaction[Any]: ...
+
+    @overload
+    def transaction(
+        self, topic: Topic[T], *, check_after: Duration | None = ..., rollback_after: Duration | None = ...
+    ) -> AsyncTransaction[T]: ...
+
+    def transaction(
+        self, topic: str | Topic[Any], *, check_after: Duration | None = None, rollback_after: Duration | None = None
+    ) -> AsyncTransaction[Any]:
         """Messages that become visible when the block ends, or never if it raises.
 
         check_after: When `mq.api.check_transactions` returns it, if this process dies. By default after a minute.
@@ -198,9 +242,9 @@ class AsyncTransaction(flows.Begun[T]):
         super().__init__(topic, check_after_ms, rollback_after_ms)
         self._mq = mq
 
-    async def send(self, value: T, **options: Any) -> str:
+    async def send(self, value: T, **options: Unpack[HalfOptions]) -> str:
         """Stores a half message. Returns the id of its transaction, which a check finds again: store it beside what
-        the message is about. `options` are those of `Outgoing`, without delays and `dedup_id`."""
+        the message is about. `options`: those of a send, without delays and `dedup_id`."""
         return await self.send_all([Outgoing(value, **options)])
 
     async def send_all(self, values: Iterable[T | Outgoing[T]]) -> str:

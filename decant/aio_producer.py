@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 
 from decant import flows
 from decant.errors import DecantError, SettingError
 from decant.flows import Batch
-from decant.messages import Outgoing, Sent
+from decant.messages import Options, Outgoing, Sent
 from decant.payloads import Topic
 from decant.producer import DedupIds, Lanes, Waiting, demand_counts, settle
 
@@ -22,9 +22,11 @@ T = TypeVar("T")
 class AsyncProducer(Generic[T]):
     """Collects messages, and sends them from tasks of its own. `mq.producer(topic)` makes one.
 
-    async with mq.producer(orders, linger=0.02) as out:
-        future = await out.send(order, key="customer-7")
-    await future  # Sent(...)
+        async with mq.producer(orders, linger=0.02) as out:
+            future = await out.send(order, key="customer-7")
+        await future  # Sent(...)
+
+    Tasks can share it.
     """
 
     def __init__(
@@ -41,9 +43,9 @@ class AsyncProducer(Generic[T]):
         self._is_closed = False
         self._room = asyncio.Condition()
 
-    async def send(self, value: T, **options: Any) -> asyncio.Future[Sent]:
-        """Adds a message, and returns the future of its place; waits while `max_pending` messages have none. `options`
-        are those of `Outgoing`."""
+    async def send(self, value: T, **options: Unpack[Options]) -> asyncio.Future[Sent]:
+        """Adds a message, and returns the future of its place; waits while `max_pending` messages have none. `options`:
+        those of a send."""
         message = Outgoing(value, **options).as_json(self._topic)
         while self._lanes.count >= self._max_pending and not self._is_closed:
             async with self._room:

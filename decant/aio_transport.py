@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from typing import Protocol, cast
 
-from decant import http1
+from decant import http1, tls
 from decant.address import Address
 from decant.calls import HttpRequest, HttpResponse, NoAnswer, NotSent
 from decant.errors import NotDecant
-from decant.transport import CONNECT_S, IDLE_S, KEPT_MAX, Transport, reason, tls_reason
+from decant.transport import CONNECT_S, IDLE_S, KEPT_MAX, Transport, context_for, is_readable, reason
 
 
 class AsyncTransport(Protocol):
@@ -48,9 +47,9 @@ class InThreads:
 class AsyncHttpTransport:
     """HTTP/1.1 over a pool of kept connections."""
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, address: Address, context: tls.Context | None = None) -> None:
         self._address = address
-        self._tls = tls or (ssl.create_default_context() if address.is_tls else None)
+        self._context = context or context_for(address)
         self._idle: list[_Connection] = []
         self._is_closed = False
 
@@ -89,7 +88,7 @@ class AsyncHttpTransport:
         loop = asyncio.get_running_loop()
         while self._idle:
             connection = self._idle.pop()
-            if connection.loop is loop and connection.is_open and time.monotonic() - connection.since < IDLE_S:
+            if connection.loop is loop and connection.is_idle() and time.monotonic() - connection.since < IDLE_S:
                 return connection
             connection.close()
         return None
@@ -98,10 +97,12 @@ class AsyncHttpTransport:
         host, port, loop = self._address.host, self._address.port, asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await loop.create_connection(lambda: _Connection(loop), host, port, ssl=self._tls)
-        except ssl.SSLError as error:
-            raise NotDecant(tls_reason(error)) from error
-        except (OSError, UnicodeError) as error:
+                _, connection = await loop.create_connection(lambda: _Connection(loop), host, port, ssl=self._context)
+        except TimeoutError as error:
+            raise NotSent(f"cannot connect to {host}:{port}: timed out") from error
+        except (OSError, ValueError) as error:
+            if isinstance(error, tls.Error):
+                raise tls.refusal(error, host) from error
             raise NotSent(f"cannot connect to {host}:{port}: {reason(error)}") from error
         return connection
 
@@ -130,6 +131,10 @@ class _Connection(asyncio.Protocol):
             self._answer = None
         self.since = time.monotonic()
         return response, self.is_open and self._reader.is_kept
+
+    def is_idle(self) -> bool:
+        """Whether it is open, also if the loop has not looked for a while."""
+        return self.is_open and not is_readable(self._transport.get_extra_info("socket"))
 
     def close(self) -> None:
         self.is_open = False

@@ -7,10 +7,13 @@ import enum
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from decant.errors import DecantError, NotDecant, OutcomeUnknown, Problem, SettingError, Unreachable, problem_of
+
+if TYPE_CHECKING:
+    from decant.payloads import Topic
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -73,7 +76,7 @@ def call(
     operation: str,
     method: str,
     path: str,
-    names: Mapping[str, str],
+    names: Mapping[str, str | Topic[Any]],
     fields: Mapping[str, Any],
     repeat: Repeat,
     headers: Mapping[str, str | None] | None = None,
@@ -84,7 +87,8 @@ def call(
     set_ = {name: value for name, value in fields.items() if value is not UNSET}
     sent = given(**headers) if headers else {}
     query, body = (set_, None) if method == "GET" else ({}, set_ or None)
-    return Call(operation, method, path, names, query, body, sent, repeat, _wait_s(operation, set_), is_text)
+    texts = {name: str(value) for name, value in names.items()}
+    return Call(operation, method, path, texts, query, body, sent, repeat, _wait_s(operation, set_), is_text)
 
 
 def given(**fields: Any) -> Json:
@@ -108,7 +112,7 @@ def _wait_s(operation: str, fields: Mapping[str, Any]) -> float:
 
 
 class HttpRequest(NamedTuple):
-    """What a transport sends. `operation`, `names` and `fields` say the same without HTTP."""
+    """A request as a transport sends it. `operation`, `names` and `fields` say the same without HTTP."""
 
     method: str
     target: str
@@ -117,6 +121,9 @@ class HttpRequest(NamedTuple):
     operation: str
     names: Mapping[str, str]
     fields: Mapping[str, Any]
+
+    def __repr__(self) -> str:  # without the token
+        return f"HttpRequest({self.method} {self.target}, {len(self.body)} bytes)"
 
 
 def request(call: Call[Any], token: str | None = None) -> HttpRequest:
@@ -150,7 +157,7 @@ def encoded(value: Any) -> bytes:
 
 
 class HttpResponse(NamedTuple):
-    """What a transport returns. The names of headers are in lower case."""
+    """A response as a transport returns it. The names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -170,7 +177,7 @@ _LOST_STATUSES = (408, 500, 502, 503, 504)
 
 
 def result(call: Call[T], response: HttpResponse) -> T:
-    """What the response means for the call. Raises Problem, NotDecant."""
+    """The result of the call that got this response. Raises Problem, NotDecant."""
     if response.status == 204:
         return cast(T, None)
     if 200 <= response.status < 300:
@@ -223,10 +230,6 @@ class Backoff:
         self._longest_s = min(self._longest_s * 2, self.LONGEST_S)
         return max(pause_s, least_s)
 
-    def reset(self) -> None:
-        """Begins again with the first pause."""
-        self._longest_s = self.FIRST_S
-
 
 class Attempts(Generic[T]):
     """The attempts of one call. `now` and `deadline` are in seconds by the same clock."""
@@ -254,8 +257,10 @@ class Attempts(Generic[T]):
                 return self._next(self._refused(problem), now, problem.retry_after_s or 0.0)
             if problem.status in _LOST_STATUSES and problem.code != "ReplyTimeout":
                 return self._lost(problem, now)
-            if problem.status == 404 and self._is_any_lost and self._call.method == "DELETE":
+            if self._is_any_lost and problem.status == 404 and self._call.method == "DELETE":
                 return self._gone(problem)
+            if self._is_any_lost and problem.status in (401, 403):  # the service has not looked
+                raise self._unknown(problem) from None
             raise
 
     def failed(self, error: NotSent | NoAnswer, now: float) -> Pause:
@@ -296,8 +301,8 @@ class Attempts(Generic[T]):
         return Pause(pause_s)
 
     def _gone(self, problem: Problem) -> T:
-        """What was to be deleted is gone, by an attempt before or since ever."""
-        if self._call.operation == "cancel_delayed":  # it may also have been delivered long ago
+        """The attempt whose answer was lost may have deleted it, or it never existed."""
+        if not self._call.operation.startswith("delete_"):  # the others say what they have removed
             raise self._unknown(problem)
         return cast(T, None)
 

@@ -28,7 +28,7 @@ class Context(TypedDict):
 
 
 class Contexts(NamedTuple):
-    """What the file holds. `current`: the name of the context that is used unless `DECANT_CONTEXT` names another."""
+    """The content of the file. `current`: the context that counts unless `DECANT_CONTEXT` names another."""
 
     current: str | None
     by_name: dict[str, Context]
@@ -40,6 +40,9 @@ class Target(NamedTuple):
     url: str
     token: str | None
     source: str
+
+    def __repr__(self) -> str:  # without the token
+        return f"Target({self.url!r}, source={self.source!r})"
 
 
 def target(url: str | None, token: str | None, environment: Mapping[str, str]) -> Target:

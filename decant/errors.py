@@ -1,4 +1,4 @@
-"""What a call can raise. Every error is a `DecantError` and says in one line what happened and to which address.
+"""The errors of this package. Every one is a `DecantError` and says in one line what happened and to which address.
 
 | error | what happened | may the call have been carried out? |
 | --- | --- | --- |
@@ -50,6 +50,9 @@ class PartlySent(DecantError):
         failed = [result for result in results if isinstance(result, DecantError)]
         super().__init__(f"{len(failed)} of {len(results)} messages were not sent; the first: {failed[0]}")
         self.results = list(results)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.results,)
 
 
 class Problem(DecantError):

@@ -4,7 +4,6 @@ error that the call has raised. Both faces of the client follow the same flows."
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -29,8 +28,6 @@ R = TypeVar("R")
 BATCH_MESSAGES_MAX, BATCH_BYTES_MAX = 256, 4 * 1024 * 1024
 HALF_MESSAGES_MAX = 32
 
-_log = logging.getLogger("decant")
-
 
 class Step(NamedTuple):
     """A call, and how long it may take with its repeats. None: as long as any."""
@@ -43,7 +40,7 @@ Flow = Generator[Step | Pause, Any, T]
 
 
 class Time(NamedTuple):
-    """What flows need of time and chance."""
+    """Time and chance, as flows need them."""
 
     clock: Callable[[], float]
     random: Callable[[], float]
@@ -70,7 +67,7 @@ class Batch:
         return operations.produce(self._topic, messages=[cast(Any, self._messages[place]) for place in self.pending])
 
     def answered(self, answer: Json) -> DecantError | None:
-        """Takes the places of what is stored. Returns the last error of a message that can be repeated."""
+        """Takes the places of stored messages. Returns the last error of a message that can be repeated."""
         last = None
         for place, stored in zip(self.pending, answer["messages"], strict=True):
             if "error" not in stored:
@@ -247,7 +244,9 @@ class Begun(Generic[T]):
             try:
                 yield Step(operations.rollback_transaction(self._topic.name, id_))
             except DecantError as error:
-                _log.warning("transaction %s is not rolled back: %s", id_, error)
+                import logging  # which few programs need
+
+                logging.getLogger("decant").warning("transaction %s is not rolled back: %s", id_, error)
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ _THROTTLED = frozenset({"TooManyRequestsException", "ThrottlingException", "EC2T
 
 
 class Invoked(NamedTuple):
-    """What an invocation returned. `failure`: the function raised, or ran out of time."""
+    """The result of an invocation. `failure`: the function raised, or ran out of time."""
 
     payload: bytes
     failure: str | None
@@ -92,13 +92,13 @@ def _response(payload: bytes) -> HttpResponse:
 
 
 def _refused(function: str, error: Exception) -> HttpResponse:
-    """What an error of boto3 means. Raises NotSent, NoAnswer, NotDecant, SettingError."""
+    """The response that an error of boto3 stands for. Raises NotSent, NoAnswer, NotDecant, SettingError."""
     kind = type(error).__name__
     if kind in _NO_CREDENTIALS:
         raise SettingError(f"boto3 cannot invoke {function}: {error}") from error
     if kind in _NOTHING_SENT:
         raise NotSent(str(error)) from error
-    code = getattr(error, "response", {}).get("Error", {}).get("Code", kind)
+    code = (getattr(error, "response", None) or {}).get("Error", {}).get("Code", kind)
     if code in _THROTTLED:
         return HttpResponse(429, {}, encoded({"detail": str(error)}))
     if code in ("AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException"):

@@ -41,8 +41,8 @@ class Reader:
         next(self._steps)
 
     def feed(self, data: bytes) -> HttpResponse | None:
-        """The response, once it is complete. No data: the connection has ended. Raises NotDecant for what is no answer
-        of the service, Incomplete at an early end."""
+        """The response, once it is complete. No data: the connection has ended. Raises NotDecant if the service
+        would not answer so, Incomplete at an early end."""
         self._received += data
         self._is_end = not data
         try:
@@ -85,7 +85,7 @@ class Reader:
 
     def _body(self, headers: dict[str, str]) -> Generator[None, None, bytes]:
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise NotDecant(f"the answer is encoded as {headers['content-encoding']!r}, which was not asked for")
+            raise NotDecant(f"the answer is encoded as {headers['content-encoding']!r}")
         if "transfer-encoding" in headers:
             return (yield from self._chunks(headers["transfer-encoding"]))
         length = headers.get("content-length")

@@ -1,13 +1,13 @@
-"""What goes in and out: messages, results of sends, replies, and what a handler can raise."""
+"""Messages on their way in and out, replies, and the exceptions of handlers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, cast
 
 from decant.errors import SettingError
-from decant.payloads import Topic, body_of, encoded_in
+from decant.payloads import Topic, as_bytes, as_text, body_of, encoded_in
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -25,17 +25,41 @@ class Sent(NamedTuple):
     deliver_at_ms: int | None = None
 
 
-class Outgoing(Generic[T]):
-    """A message to send: a value and its options.
+class RequestOptions(TypedDict, total=False):
+    """The options of a request."""
 
-    key: Messages with the same key go to the same queue, in order.
-    tag: The kind of message, for filters.
-    properties: Names and values of the sender's own.
-    delay, deliver_at: Not delivered before.
-    ttl: Not delivered after.
-    dedup_id: Only the first message with this id in five minutes is stored.
-    queue, zone: Where to put it.
-    """
+    key: str | None
+    """Messages with the same key go to the same queue, in order."""
+    tag: str | None
+    """The kind of message, for filters."""
+    properties: Mapping[str, str] | None
+    """Names and values of the sender's own."""
+    queue: int | None
+    """Put it into this queue."""
+    zone: str | None
+    """Put it into a queue of this zone, if one takes it."""
+
+
+class HalfOptions(RequestOptions, total=False):
+    """The options of a message in a transaction."""
+
+    ttl: Duration | None
+    """How long the message is delivered."""
+
+
+class Options(HalfOptions, total=False):
+    """The options of a message."""
+
+    delay: Duration | None
+    """How long the message waits before its delivery."""
+    deliver_at: datetime | None
+    """The earliest delivery; excludes `delay`."""
+    dedup_id: str | None
+    """Only the first message with this id in five minutes is stored."""
+
+
+class Outgoing(Generic[T]):
+    """A message to send: a value and its `Options`."""
 
     __slots__ = ("fields", "value")
 
@@ -99,14 +123,12 @@ class Message(Generic[T]):
     @property
     def text(self) -> str:
         """The body as text."""
-        body = encoded_in(self.fields)
-        return body if isinstance(body, str) else body.decode()
+        return as_text(encoded_in(self.fields))
 
     @property
     def data(self) -> bytes:
         """The body as bytes, however it was sent."""
-        body = encoded_in(self.fields)
-        return body.encode() if isinstance(body, str) else body
+        return as_bytes(encoded_in(self.fields))
 
     @property
     def id(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args, overload
 
 from decant.errors import SettingError
 
@@ -21,11 +21,13 @@ class Codec(NamedTuple, Generic[T]):
 
 
 class Topic(Generic[T]):
-    """A topic with the type of its payloads: str, bytes, a dataclass, a TypedDict, a pydantic model, anything of JSON.
+    """A topic with the type of its payloads.
 
-    orders = Topic[Order]("orders")
-    events = Topic("events")  # any JSON
-    images = Topic("images", codec=Codec(to_png, from_png))
+        orders = Topic[Order]("orders")
+        events = Topic("events")  # any JSON
+        images = Topic("images", codec=Codec(to_png, from_png))
+
+    A type is str, bytes, a dataclass, a TypedDict, a pydantic model, or what these and JSON are made of.
     """
 
     def __init__(self, name: str, *, codec: Codec[T] | None = None) -> None:
@@ -49,9 +51,17 @@ class Topic(Generic[T]):
         return f"Topic({self.name!r})"
 
 
-def topic_of(topic: str | Topic[T]) -> Topic[T]:
+@overload
+def topic_of(topic: str) -> Topic[Any]: ...
+
+
+@overload
+def topic_of(topic: str | Topic[T]) -> Topic[T]: ...
+
+
+def topic_of(topic: str | Topic[Any]) -> Topic[Any]:
     """A topic that is only named takes text, bytes and JSON, and gives text or bytes."""
-    return Topic(topic, codec=cast("Codec[T]", PLAIN)) if isinstance(topic, str) else topic
+    return Topic(topic, codec=PLAIN) if isinstance(topic, str) else topic
 
 
 def codec_of(kind: Any) -> Codec[Any]:

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, Unpack
 
 from decant import flows
 from decant.calls import Json
 from decant.errors import DecantError, SettingError
 from decant.flows import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch, weight_of
-from decant.messages import Outgoing, Sent
+from decant.messages import Options, Outgoing, Sent
 from decant.payloads import Topic
 
 if TYPE_CHECKING:
@@ -44,14 +44,13 @@ class Lanes(Generic[F]):
         self._linger_s = linger_s
         self._ready: deque[Waiting[F]] = deque()
         self._held: dict[str, deque[Waiting[F]]] = {}
-        """For each key that is in a call, what waits for its end."""
+        """For each key that is in a call, the messages that wait for its end."""
         self.count = 0
         """Messages that have no result yet."""
 
     def add(self, message: Json, future: F, now: float) -> None:
         self.count += 1
-        waiting = Waiting(message, future, now)
-        (self._ready if (held := self._held.get(_lane(message))) is None else held).append(waiting)
+        self._ready.append(Waiting(message, future, now))
 
     def due_s(self, now: float, *, is_hurried: bool = False) -> float | None:
         """How long until the next call is to be made, 0 if now. None: there is nothing to send."""
@@ -68,7 +67,7 @@ class Lanes(Generic[F]):
         size = 0
         while self._ready and len(taken) < BATCH_MESSAGES_MAX:
             lane = _lane(self._ready[0].message)
-            if lane in self._held:  # since it was added
+            if lane in self._held:
                 self._held[lane].append(self._ready.popleft())
                 continue
             size += weight_of(self._ready[0].message)
@@ -109,11 +108,13 @@ class DedupIds:
 
 
 class Producer(Generic[T]):
-    """Collects messages, and sends them from threads of its own. Threads can share it. `mq.producer(topic)` makes one.
+    """Collects messages, and sends them from threads of its own. `mq.producer(topic)` makes one.
 
-    with mq.producer(orders, linger=0.02) as out:
-        future = out.send(order, key="customer-7")
-    future.result()  # Sent(...)
+        with mq.producer(orders, linger=0.02) as out:
+            future = out.send(order, key="customer-7")
+        future.result()  # Sent(...)
+
+    Threads can share it.
     """
 
     def __init__(
@@ -131,9 +132,9 @@ class Producer(Generic[T]):
         for thread in self._threads:
             thread.start()
 
-    def send(self, value: T, **options: Any) -> Future[Sent]:
-        """Adds a message, and returns the future of its place; waits while `max_pending` messages have none. `options`
-        are those of `Outgoing`."""
+    def send(self, value: T, **options: Unpack[Options]) -> Future[Sent]:
+        """Adds a message, and returns the future of its place; waits while `max_pending` messages have none. `options`:
+        those of a send."""
         message = Outgoing(value, **options).as_json(self._topic)
         future: Future[Sent] = Future()
         future.set_running_or_notify_cancel()  # from here on it cannot be cancelled

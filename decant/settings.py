@@ -1,4 +1,4 @@
-"""What both faces of the client are made with."""
+"""The settings of a client, checked."""
 
 from __future__ import annotations
 

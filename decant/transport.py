@@ -6,14 +6,15 @@ import contextlib
 import os
 import select
 import socket
-import ssl
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from decant import http1
 from decant.address import Address
 from decant.calls import HttpRequest, HttpResponse, NoAnswer, NotSent
-from decant.errors import NotDecant
+
+if TYPE_CHECKING:
+    from decant import tls
 
 CONNECT_S = 5.0
 """How long a connection may take to be made, within the time of the call."""
@@ -41,9 +42,9 @@ class Transport(Protocol):
 class HttpTransport:
     """HTTP/1.1 over a pool of kept connections."""
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, address: Address, context: tls.Context | None = None) -> None:
         self._address = address
-        self._tls = tls or (ssl.create_default_context() if address.is_tls else None)
+        self._context = context or context_for(address)
         self._idle: list[tuple[socket.socket, float]] = []
         self._process = os.getpid()
         self._is_closed = False
@@ -79,7 +80,7 @@ class HttpTransport:
             self._idle, self._process = [], os.getpid()
         while kept := self._popped():
             connection, since = kept
-            if time.monotonic() - since < IDLE_S and not _is_readable(connection):
+            if time.monotonic() - since < IDLE_S and not is_readable(connection):
                 return connection
             connection.close()
         return None
@@ -97,19 +98,23 @@ class HttpTransport:
         except (OSError, UnicodeError) as error:
             raise NotSent(f"cannot connect to {host}:{port}: {reason(error)}") from error
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tls is None:
+        if self._context is None:
             return connection
-        try:
-            return self._tls.wrap_socket(connection, server_hostname=host)
-        except ssl.SSLError as error:
-            connection.close()
-            raise NotDecant(tls_reason(error)) from error
-        except OSError as error:
-            connection.close()
-            raise NotSent(f"{host}:{port} ended the TLS handshake: {reason(error)}") from error
+        from decant import tls
+
+        return tls.wrapped(self._context, connection, host)
 
 
-def _is_readable(connection: socket.socket) -> bool:
+def context_for(address: Address) -> tls.Context | None:
+    """None for plain HTTP."""
+    if not address.is_tls:
+        return None
+    from decant import tls
+
+    return tls.context()
+
+
+def is_readable(connection: socket.socket) -> bool:
     """Whether an idle connection has something to read, which only its end can be."""
     if not hasattr(select, "poll"):
         return bool(select.select([connection], [], [], 0)[0])
@@ -146,12 +151,6 @@ def reason(error: Exception) -> str:
     """In a few words."""
     if isinstance(error, TimeoutError):
         return "timed out"
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)  # asyncio has words of its own
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
-
-
-def tls_reason(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}"
-    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
-        return "it speaks no TLS: its address must begin with http://"
-    return f"the TLS handshake failed: {error.reason or error}"

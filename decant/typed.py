@@ -98,7 +98,7 @@ def _converted(convert: Callable[[Any], Any], name: str, value: Any, path: str) 
 
 
 def _any_of(kinds: Sequence[Any], value: Any, path: str) -> Any:
-    """Of the first of these types that takes the value."""
+    """Reads the value as the first of these types that takes it."""
     reasons = []
     for kind in kinds:
         try:
@@ -151,7 +151,7 @@ def _object(kind: Any, value: Any, path: str) -> Any:
 
 @functools.cache
 def _fields_of(kind: Any) -> dict[str, tuple[Any, bool]] | None:
-    """The type of each field, and whether it is needed. None for what has no fields."""
+    """The type of each field, and whether it is needed. None: the type has no fields."""
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         missing = dataclasses.MISSING

@@ -464,12 +464,7 @@ class GroupList(TypedDict):
 
 
 class GroupDeadLetters(TypedDict):
-    """Null: a message that the group gives up becomes a dead letter of the group. With a `topic`: the message moves to
-    that topic instead. It keeps its body, key, tag and properties, and gets the properties `sqs:id` and `sqs:sent`
-    (its first id, and when it was first sent), `sqs:source` (the group's name), `sqs:origin` (its queue and
-    offset), `sqs:count` (how often it was delivered) and `decant.reason`. The topic must exist and must not be the
-    group's own. If it has been deleted, the group redelivers messages as if `max_attempts` were null, and `bury` is
-    a nack."""
+    """Null: a message that the group gives up becomes a dead letter of the group."""
 
     topic: str
     """The topic."""
@@ -490,11 +485,7 @@ class GroupBackoff(TypedDict):
 
 class GroupFilter(TypedDict):
     """Selects the messages that the group receives: those with one of these tags, or those for which a JMESPath
-    expression over `tag`, `key` and `properties` is true. A pop skips and settles messages that do not match; until
-    then they count as `ready`. A changed filter applies to messages that no pop has skipped yet; the expression
-    `'all'` selects every message again. The number of steps that an expression may take grows with the message's
-    `tag`, `key` and `properties`; a message that needs more does not match. After some hundred thousand steps, a
-    pop leaves further messages to the next pop."""
+    expression over `tag`, `key` and `properties` is true."""
 
     tags: NotRequired[list[str] | None]
     """The tags to receive."""
@@ -503,12 +494,7 @@ class GroupFilter(TypedDict):
 
 
 class GroupAlarm(TypedDict):
-    """When the backlog is too long. If it reaches one of these thresholds, a message goes to the topic
-    `decant.alarms`, and another once it is below all of them. Backlogs are checked every minute. The topic is
-    created when first needed, and is like any other. The messages have the tag `raised` or `cleared`, the key
-    `topic/group`, the properties `topic` and `group`, and as their body JSON with `topic`, `group`, `state`,
-    `ready`, `age_ms`, `thresholds` and `at_ms`. New thresholds replace both old ones. An object without any removes
-    the alarm, and clears it if it was raised."""
+    """When the backlog is too long."""
 
     ready: NotRequired[int | None]
     """Messages that are ready."""
@@ -517,8 +503,7 @@ class GroupAlarm(TypedDict):
 
 
 class GroupPush(TypedDict):
-    """The consumer that the queue calls with a group's messages: exactly one of `url` and `function`. New values
-    replace all old ones. An empty object ends the push."""
+    """The consumer that the queue calls with a group's messages: exactly one of `url` and `function`."""
 
     url: NotRequired[str | None]
     """The webhook."""

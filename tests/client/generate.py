@@ -24,8 +24,8 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation, described
 from chalicelib.core.base import errors
 from chalicelib.core.base.fields import declarations
-from chalicelib.doors.http.openapi import document
 from chalicelib.doors.http.exchange import PROBLEMS
+from chalicelib.doors.http.openapi import document
 
 ROOT = Path(__file__).parent.parent.parent
 CLIENT = ROOT / "decant"
@@ -104,7 +104,8 @@ class Types:
             self.define(name, SCHEMAS[name])
 
     def define(self, name: str, schema: dict[str, Any]) -> None:
-        lines = [f"class {name}(TypedDict):", f"    {_docstring(schema.get('description', name), 1)}", ""]
+        text = schema["description"] if name in SCHEMAS else _first(schema)
+        lines = [f"class {name}(TypedDict):", f"    {_docstring(text, 1)}", ""]
         for field, inner in schema["properties"].items():
             kind = self.annotation(inner, f"{_base(name)}{_camel(field)}", f"{name}{_camel(field)}")
             lines.append(f"    {field}: {kind if field in schema.get('required', ()) else f'NotRequired[{kind}]'}")
@@ -186,9 +187,9 @@ def operations() -> str:
     head = BY_HAND.format(text="Each operation of the contract as a function that builds a call: `mq.call(pop(...))`.")
     imports = (
         "from __future__ import annotations\n\nfrom collections.abc import Mapping, Sequence\n"
-        "from typing import TYPE_CHECKING, Literal\n\n"
+        "from typing import TYPE_CHECKING, Any, Literal\n\n"
         "from decant import calls\nfrom decant.calls import UNSET, Call, Repeat, Unset\n\n"
-        "if TYPE_CHECKING:\n    from decant import types\n"
+        "if TYPE_CHECKING:\n    from decant import types\n    from decant.payloads import Topic\n"
     )
     known = Types()
     return "\n\n".join([f"{head}\n\n{imports}", *(_builder(operation, known) for operation in OPERATIONS.values())])
@@ -203,11 +204,10 @@ def _builder(operation: Operation, known: Types) -> str:
         *(f"{name}: str | None = None" for name in headers),
     ]
     keywords.sort(key=lambda keyword: "=" in keyword)  # Python's rule, and readers see what they must give
-    parameters = ", ".join(
-        [*(f"{name}: str" for name in operation.path_names), *(["*", *keywords] if keywords else [])]
-    )
+    names = [f"{name}: str{' | Topic[Any]' if name == 'topic' else ''}" for name in operation.path_names]
+    parameters = ", ".join([*names, *(["*", *keywords] if keywords else [])])
     answer = _answered(entry, known)
-    text = _joined([entry["summary"] + ".", _without_rights(entry["description"]), _listed(fields)])
+    text = _joined([entry["summary"] + ".", entry["description"].strip(), _listed(fields)])
     return (
         f"def {operation.name}({parameters}) -> Call[{answer}]:\n    {_docstring(text, 1)}\n"
         f"    return {_call(operation, fields, headers)}\n"
@@ -216,10 +216,6 @@ def _builder(operation: Operation, known: Types) -> str:
 
 def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
-
-
-def _without_rights(text: str) -> str:
-    return text.strip()
 
 
 def _listed(fields: dict[str, Any]) -> str:
@@ -310,8 +306,8 @@ def api() -> str:
 _API = '''from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
-from typing import Generic, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from decant import operations
 from decant.calls import Call
@@ -329,7 +325,7 @@ class Caller(Protocol):
 class AsyncCaller(Protocol):
     """Carries out a call."""
 
-    def __call__(self, call: Call[T], /) -> Awaitable[T]: ...
+    def __call__(self, call: Call[T], /) -> Coroutine[Any, Any, T]: ...
 
 
 class _Method(Generic[P, T]):
@@ -354,9 +350,9 @@ class _AsyncMethod(Generic[P, T]):
         self._build = build
         self.__doc__ = build.__doc__
 
-    def __get__(self, api: AsyncApi, _owner: type[AsyncApi]) -> Callable[P, Awaitable[T]]:
+    def __get__(self, api: AsyncApi, _owner: type[AsyncApi]) -> Callable[P, Coroutine[Any, Any, T]]:
         @functools.wraps(self._build)
-        def method(*args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        def method(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
             return api.call(self._build(*args, **kwargs))
 
         return method
