@@ -10,7 +10,7 @@ import click
 from decant.cli.extras import needing
 
 OPTIONS = {"host": "HOST", "port": "PORT", "data": "DATA", "access": "ACCESS", "log": "LOG", "seed": "SEED"}
-"""What the server reads from the environment, by option."""
+"""The variable of the server that each option sets."""
 
 
 @click.command()
