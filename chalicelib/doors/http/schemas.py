@@ -71,10 +71,20 @@ def _setting(schema: Json) -> Json:
     return {"examples": [default], **(nullable(answered) if default is None else answered)}
 
 
+def _titled(field: str, schema: Json) -> Json:
+    """The schema with titles for its enums and nested objects, since generators of clients number those without."""
+    if "enum" in schema or "object" in schema.get("type", ""):
+        return {"title": "".join(map(str.capitalize, field.split("_"))), **schema}
+    if "oneOf" in schema:
+        return {**schema, "oneOf": [_titled(field, choice) for choice in schema["oneOf"]]}
+    return {**schema, "items": _titled(field, schema["items"])} if "items" in schema else schema
+
+
 def _object(kind: type, properties: Json, needed: list[str], **more: Any) -> Json:
     required = {"required": needed} if needed else {}
     rules = getattr(kind, "RULES", {})
-    return {"type": "object", **required, "properties": properties, **rules, **more, "description": described(kind)[""]}
+    titled = {field: _titled(field, schema) for field, schema in properties.items()}
+    return {"type": "object", **required, "properties": titled, **rules, **more, "description": described(kind)[""]}
 
 
 def without(schema: Json, *keywords: str) -> Json:
