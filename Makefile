@@ -25,6 +25,8 @@ DYNOXIDE_VERSION := 1.2.1
 EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
 MQ_SDK := .emulators/mq-sdk
 MQ_SDK_VERSION := 1.0.4
+TYPESCRIPT := .emulators/typescript
+TYPESCRIPT_TOOLS := openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3
 ELASTICMQ := .emulators/elasticmq
 LOCALSTACK := .emulators/localstack
 S3A := .emulators/s3a
@@ -35,7 +37,7 @@ DOCS_TOOLS := .docs-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test ready lint hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools docs localstack clean
+.PHONY: help run export pipeline package deploy undeploy token test ready lint types hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools docs localstack clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -75,6 +77,10 @@ lint: $(VENV)/.dev ## check style, types and English
 	$(BIN)/mypy
 	$(BIN)/python -m tests.english
 
+types: $(VENV)/.dev $(TYPESCRIPT) ## build docs/schema.d.ts, the contract's types for TypeScript
+	@$(BIN)/python -c 'import json; from chalicelib.doors.http.openapi import document; print(json.dumps(document()))' | \
+		$(TYPESCRIPT)/node_modules/.bin/openapi-typescript --default-non-nullable=false --output docs/schema.d.ts
+
 hooks: $(VENV)/.dev ## have git run make lint on what is staged before each commit
 	git config core.hooksPath .ci/hooks
 
@@ -94,7 +100,7 @@ pipeline: $(VENV)/.spark ## run all jobs on EXPORT (the newest full one) and wri
 	@test -n "$(EXPORT)" || { echo "decant: no full export in $(EXPORT_TO); run make export, or set EXPORT=" >&2; exit 64; }
 	@umask 077; $(BIN)/python -m spark.jobs.pipeline --export "$(EXPORT)" --tables "$(TABLES)" --out "$(REPORT)"
 
-emulators: $(EMULATOR) $(MQ_SDK) ## install the DynamoDB emulator that tests and benchmarks run against, and the SDK of MQ for Node
+emulators: $(EMULATOR) $(MQ_SDK) $(TYPESCRIPT) ## install the DynamoDB emulator that tests and benchmarks run against, and what tests need for Node
 
 aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of templates that tests run
 
@@ -135,6 +141,9 @@ $(EMULATOR):
 
 $(MQ_SDK):
 	npm install --prefix $@ --no-save --no-audit --no-fund --loglevel=error @aliyunmq/mq-http-sdk@$(MQ_SDK_VERSION)
+
+$(TYPESCRIPT):
+	npm install --prefix $@ --no-save --no-audit --no-fund --loglevel=error $(TYPESCRIPT_TOOLS)
 
 # Of the installed version; only those of SQS.
 $(MOTO_TESTS): requirements-dev.txt | $(VENV)/.dev

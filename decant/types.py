@@ -42,6 +42,17 @@ class Topic(TypedDict):
     """When the topic was created."""
 
 
+class BadMessage(TypedDict):
+    """A bad message."""
+
+    code: str
+    """The kind of error."""
+    detail: str
+    """One sentence for people, which names the field and the value."""
+    index: int
+    """Its place in the batch, counted from 0."""
+
+
 class TopicSettings(TypedDict):
     """The settings of a topic."""
 
@@ -799,6 +810,42 @@ class Delivery(TypedDict):
     """The deadline of the request: a later reply is refused."""
 
 
+class AckRequest(TypedDict):
+    """The messages to settle."""
+
+    receipts: list[str]
+    """The receipts of the messages."""
+
+
+class NackRequest(TypedDict):
+    """The messages to give back."""
+
+    receipts: list[str]
+    """The receipts of the messages."""
+    delay_ms: NotRequired[int | None]
+    """Deliver again after this many milliseconds."""
+    reason: NotRequired[str | None]
+    """The reason, for people."""
+
+
+class BuryRequest(TypedDict):
+    """The messages to bury."""
+
+    receipts: list[str]
+    """The receipts of the messages."""
+    reason: NotRequired[str | None]
+    """The reason, for people."""
+
+
+class ExtendRequest(TypedDict):
+    """The leases to extend."""
+
+    receipts: list[str]
+    """The receipts of the messages."""
+    invisible_ms: int
+    """How long the lease lasts from now, in milliseconds. 0: the messages can be delivered again at once."""
+
+
 class PopRequest(TypedDict):
     """How many messages to take, and how."""
 
@@ -831,13 +878,6 @@ class AckResult(TypedDict):
     """How many count."""
 
 
-class AckRequest(TypedDict):
-    """The messages to settle."""
-
-    receipts: list[str]
-    """The receipts of the messages."""
-
-
 class NackResult(TypedDict):
     """The outcome of the receipts."""
 
@@ -847,17 +887,6 @@ class NackResult(TypedDict):
     """How many count."""
 
 
-class NackRequest(TypedDict):
-    """The messages to give back."""
-
-    receipts: list[str]
-    """The receipts of the messages."""
-    delay_ms: NotRequired[int | None]
-    """Deliver again after this many milliseconds."""
-    reason: NotRequired[str | None]
-    """The reason, for people."""
-
-
 class BuryResult(TypedDict):
     """The outcome of the receipts."""
 
@@ -865,15 +894,6 @@ class BuryResult(TypedDict):
     """The receipts that did not count, and why."""
     buried: int
     """How many count."""
-
-
-class BuryRequest(TypedDict):
-    """The messages to bury."""
-
-    receipts: list[str]
-    """The receipts of the messages."""
-    reason: NotRequired[str | None]
-    """The reason, for people."""
 
 
 class ExtendResult(TypedDict):
@@ -894,15 +914,6 @@ class Extended(TypedDict):
     """The receipt to use from now on; the same one if it still names the lease."""
     invisible_until_ms: int
     """When the lease ends, and the message can be delivered again."""
-
-
-class ExtendRequest(TypedDict):
-    """The leases to extend."""
-
-    receipts: list[str]
-    """The receipts of the messages."""
-    invisible_ms: int
-    """How long the lease lasts from now, in milliseconds. 0: the messages can be delivered again at once."""
 
 
 class NewSecret(TypedDict):
@@ -1188,35 +1199,3 @@ class Document(TypedDict):
     """Title, version and conventions."""
     paths: dict[str, Any]
     """Every operation."""
-
-
-class Problem(TypedDict):
-    """An error, as a problem of RFC 9457."""
-
-    code: str
-    """The kind of error."""
-    detail: str
-    """One sentence for people, which names the field and the value."""
-    type: str
-    """The kind of problem, as a URI reference."""
-    title: str
-    """The kind of problem, in words."""
-    status: int
-    """The HTTP status."""
-    errors: NotRequired[list[BadMessage]]
-    """All bad messages of a batch."""
-    outcome: NotRequired[Literal["unknown"]]
-    """`unknown`: the store did not confirm the write, so the request may have been carried out."""
-    correlation_id: NotRequired[str]
-    """The request without a reply or, in a 503, the request that may have been sent."""
-
-
-class BadMessage(TypedDict):
-    """A bad message."""
-
-    code: str
-    """The kind of error."""
-    detail: str
-    """One sentence for people, which names the field and the value."""
-    index: int
-    """Its place in the batch, counted from 0."""

@@ -18,7 +18,7 @@ from decant.api import Api, AsyncApi
 from decant.calls import Call, Repeat
 from tests.client.generate import files
 
-PARAMETERS = document()["components"]["parameters"]
+PARAMETERS = {each["name"]: each for each in document()["components"]["parameters"].values()}
 
 
 def _entry(name: str) -> Any:
