@@ -18,7 +18,8 @@ from decant.api import Api, AsyncApi
 from decant.calls import Call, Repeat
 from tests.client.generate import files
 
-PARAMETERS = {each["name"]: each for each in document()["components"]["parameters"].values()}
+SHARED: dict[str, Any] = document()["components"]["parameters"]
+PARAMETERS = {each["name"]: each for each in SHARED.values()}
 
 
 def _entry(name: str) -> Any:
@@ -68,7 +69,7 @@ def test_each_operation_is_a_method_of_both_faces(name: str) -> None:
 def test_each_parameter_of_a_query_is_an_argument() -> None:
     for name, operation in OPERATIONS.items():
         if operation.method == "GET":
-            named = [PARAMETERS[part["$ref"].rpartition("/")[2]] for part in _entry(name).get("parameters", ())]
+            named = [SHARED[part["$ref"].rpartition("/")[2]] for part in _entry(name).get("parameters", ())]
             query = {part["name"] for part in named if part["in"] == "query"}
             assert query <= set(inspect.signature(getattr(operations, name)).parameters)
 
