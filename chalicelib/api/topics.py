@@ -27,7 +27,7 @@ from chalicelib.core.base.fields import (
 from chalicelib.core.base.limits import QUEUES_MAX
 from chalicelib.core.base.message import OFFSET, QUEUE
 from chalicelib.core.catalogue.group import EARLIEST, LATEST, NOW, GroupSettings
-from chalicelib.core.catalogue.group_settings import CLEARED, RAISED
+from chalicelib.core.catalogue.group_forms import CLEARED, RAISED
 from chalicelib.core.catalogue.topic import Topic as StoredTopic
 from chalicelib.core.catalogue.topic import TopicSettings
 from chalicelib.core.cursors.progress import QueueOffsets, QueueProgress

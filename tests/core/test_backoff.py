@@ -12,7 +12,7 @@ from chalicelib.core.base.errors import DecantError
 from chalicelib.core.base.fields import Label
 from chalicelib.core.base.limits import BACKOFF_MS, NACK_DELAY_MS_MAX
 from chalicelib.core.catalogue.group import DEFAULTS
-from chalicelib.core.catalogue.group_settings import Backoff, parse_backoff
+from chalicelib.core.catalogue.group_forms import Backoff, parse_backoff
 
 LABEL = Label("backoff_ms")
 

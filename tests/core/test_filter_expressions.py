@@ -16,7 +16,7 @@ from chalicelib.core.base.errors import InvalidFilter
 from chalicelib.core.base.limits import EXPRESSION_CHARS_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.core.base.message import Message
 from chalicelib.core.catalogue.filter_expressions import steps_max
-from chalicelib.core.catalogue.group_settings import Filter, parse_filter
+from chalicelib.core.catalogue.group_forms import Filter, parse_filter
 
 
 def message(properties: dict[str, str] | None = None) -> Message:

@@ -7,7 +7,7 @@ from typing import Any
 
 from chalicelib.core.base.limits import IN_FLIGHT_DEFAULT
 from chalicelib.core.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE
-from chalicelib.core.catalogue.group_settings import Filter
+from chalicelib.core.catalogue.group_forms import Filter
 from tests.history.history import Rules
 from tests.load.admin_calls import PURGED, TURNED
 

@@ -8,7 +8,7 @@ from typing import Any
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.message import parse_message_id
 from chalicelib.core.catalogue.group import BROADCAST, BY_DELIVERY, BY_KEY, BY_MESSAGE
-from chalicelib.core.catalogue.group_settings import Alarm, Filter, Rate
+from chalicelib.core.catalogue.group_forms import Alarm, Filter, Rate
 from chalicelib.core.cursors import cursor_writes
 from chalicelib.core.cursors.lease import MARKS_MAX
 from chalicelib.core.table import keys

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chalicelib.core.catalogue.group_settings import Filter
+from chalicelib.core.catalogue.group_forms import Filter
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Delivered, Paused, Reset
 from tests.history.history import History

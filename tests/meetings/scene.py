@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.core.catalogue.group import BROADCAST
-from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC, Backoff, Rate
+from chalicelib.core.catalogue.group_forms import ALARMS_TOPIC, Backoff, Rate
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.store import Outcome
 from chalicelib.core.table.writes import Item, Write

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable
-from chalicelib.core.catalogue.group_settings import Filter, parse_filter
+from chalicelib.core.catalogue.group_forms import Filter, parse_filter
 from tests.support.client import Client
 from tests.support.troubled_store import TroubledStore, unavailable, unknown
 

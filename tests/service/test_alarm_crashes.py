@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.core.base.errors import DecantError
-from chalicelib.core.catalogue.group_settings import RAISED, AlarmState
+from chalicelib.core.catalogue.group_forms import RAISED, AlarmState
 from chalicelib.core.delays.promoter import Promoter
 from chalicelib.core.table.writes import Item, Key, Refused, Write
 from chalicelib.core.upkeep.alarms import change

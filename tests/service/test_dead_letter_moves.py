@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.core.base.limits import KIB
-from chalicelib.core.catalogue.group_settings import DeadLetterTopic
+from chalicelib.core.catalogue.group_forms import DeadLetterTopic
 from chalicelib.doors.sqs.registry import NewQueue, queues_of
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 

@@ -14,7 +14,7 @@ from greenlet import greenlet
 from chalicelib.api import Api
 from chalicelib.core.base.errors import DecantError, StoreUnavailable
 from chalicelib.core.catalogue.group import LATEST
-from chalicelib.core.catalogue.group_settings import DeadLetterTopic
+from chalicelib.core.catalogue.group_forms import DeadLetterTopic
 from chalicelib.core.cursors.cursor import Cursor
 from chalicelib.core.cursors.cursor_writes import bring_back, create, write
 from chalicelib.core.cursors.lease import Lease

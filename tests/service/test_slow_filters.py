@@ -10,7 +10,7 @@ from chalicelib.api import Api
 from chalicelib.core.base.limits import BATCH_MESSAGES_MAX, PASSED_AT_ONCE_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.core.base.message import Message
 from chalicelib.core.catalogue.filter_expressions import judge
-from chalicelib.core.catalogue.group_settings import Filter
+from chalicelib.core.catalogue.group_forms import Filter
 from chalicelib.core.consuming.view import FILTERING_MS, FILTERING_STEPS
 from chalicelib.push import dispatcher
 from chalicelib.service import Service

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from chalicelib.core.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC
+from chalicelib.core.catalogue.group_forms import ALARMS_TOPIC
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.store import Keys
 from chalicelib.service import Service

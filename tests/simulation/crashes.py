@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from chalicelib.core.base.errors import DecantError, TopicNotFound
-from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC, Alarm
+from chalicelib.core.catalogue.group_forms import ALARMS_TOPIC, Alarm
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.cursors.progress import QueueOffsets
 from chalicelib.service import Service

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import orjson
 
 from chalicelib.core.base.errors import StoreUnavailable
-from chalicelib.core.catalogue.group_settings import Backoff
+from chalicelib.core.catalogue.group_forms import Backoff
 from chalicelib.core.catalogue.push import Push
 from chalicelib.push import dispatcher, slots
 from chalicelib.push.outside import ConsumerResponse, Outside

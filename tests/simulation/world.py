@@ -13,7 +13,7 @@ from unittest.mock import patch
 from chalicelib.core.base.limits import LATE_WRITE_MS_MAX
 from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue.group import BROADCAST
-from chalicelib.core.catalogue.group_settings import Alarm, DeadLetterTopic, Filter, Rate
+from chalicelib.core.catalogue.group_forms import Alarm, DeadLetterTopic, Filter, Rate
 from chalicelib.core.catalogue.topic import Topic, Zones
 from chalicelib.core.consuming import key_plan
 from chalicelib.core.store import Keys, Store

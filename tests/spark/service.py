@@ -7,7 +7,7 @@ from random import Random
 
 from chalicelib.core.base.limits import ENTRY_LATE_MS, HEARD_MS, HOUR_MS
 from chalicelib.core.catalogue import topic as topics
-from chalicelib.core.catalogue.group_settings import DeadLetterTopic
+from chalicelib.core.catalogue.group_forms import DeadLetterTopic
 from chalicelib.core.table import keys
 from chalicelib.core.table.writes import Item
 from chalicelib.doors.sqs.registry import NewQueue, moves_of, queues_of

@@ -35,7 +35,7 @@ from chalicelib.core.catalogue import topic as topics
 from chalicelib.core.catalogue.agenda import ALWAYS_MS, CHECK, PUSH, REVIVE
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
-from chalicelib.core.catalogue.group_settings import AlarmState, Filter
+from chalicelib.core.catalogue.group_forms import AlarmState, Filter
 from chalicelib.core.catalogue.topic import ALARMS, PUSHES, Topic
 from chalicelib.core.cursors import Cursors
 from chalicelib.core.cursors.cursor import Cursor, all_cursors_of, joined, pages_of, standing_cursors_of

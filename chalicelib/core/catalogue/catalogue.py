@@ -18,7 +18,7 @@ from chalicelib.core.base.runtime import Runtime
 from chalicelib.core.catalogue import topic as topics
 from chalicelib.core.catalogue.agenda import Agenda
 from chalicelib.core.catalogue.group import Group
-from chalicelib.core.catalogue.group_settings import AlarmState
+from chalicelib.core.catalogue.group_forms import AlarmState
 from chalicelib.core.catalogue.topic import Topic, begin, is_readable
 from chalicelib.core.store import Keys, Range, Store
 from chalicelib.core.table import keys

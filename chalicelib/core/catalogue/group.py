@@ -22,7 +22,7 @@ from chalicelib.core.base.fields import (
 )
 from chalicelib.core.base.records import record
 from chalicelib.core.catalogue import push, settings
-from chalicelib.core.catalogue.group_settings import (
+from chalicelib.core.catalogue.group_forms import (
     BACKOFF,
     DEAD_LETTERS,
     RATE,

@@ -12,7 +12,7 @@ from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.base.limits import SECOND_MS
 from chalicelib.core.base.records import mutable
 from chalicelib.core.catalogue.catalogue import Env
-from chalicelib.core.catalogue.group_settings import Rate, RateWindow
+from chalicelib.core.catalogue.group_forms import Rate, RateWindow
 from chalicelib.core.consuming.claim import Claimer
 from chalicelib.core.consuming.claim_plan import HeldBack
 from chalicelib.core.consuming.delivery import Deliverer, Delivery

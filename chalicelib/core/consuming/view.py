@@ -10,7 +10,7 @@ from chalicelib.core.base.limits import SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVE
 from chalicelib.core.base.message import Space
 from chalicelib.core.base.records import mutable, record
 from chalicelib.core.catalogue.group import Group
-from chalicelib.core.catalogue.group_settings import Steps
+from chalicelib.core.catalogue.group_forms import Steps
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import ReceiptBatch, assume
 from chalicelib.core.consuming.request import Pop

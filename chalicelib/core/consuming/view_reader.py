@@ -12,7 +12,7 @@ from chalicelib.core.base.errors import InvalidField, StoreUnavailable
 from chalicelib.core.base.limits import HOP_MS_MIN, SECOND_MS
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
-from chalicelib.core.catalogue.group_settings import Steps
+from chalicelib.core.catalogue.group_forms import Steps
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.request import Pop
 from chalicelib.core.consuming.view import FILTERING_MS, GroupView, QueueView, want

@@ -26,7 +26,7 @@ from chalicelib.core.base.errors import GroupNotFound, StoreUnavailable, TopicNo
 from chalicelib.core.base.message import ENTRY_ID_BYTES, Message
 from chalicelib.core.catalogue.catalogue import Env
 from chalicelib.core.catalogue.group import Group
-from chalicelib.core.catalogue.group_settings import ALARMS_TOPIC, CLEARED, RAISED, AlarmState
+from chalicelib.core.catalogue.group_forms import ALARMS_TOPIC, CLEARED, RAISED, AlarmState
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.cursors.progress import of_group
 from chalicelib.core.delays import Delays

@@ -10,7 +10,7 @@ from chalicelib.core.base.errors import TransactionEnded, TransactionNotFound
 from chalicelib.core.base.fields import array, checked, integer, optional, request, required, string
 from chalicelib.core.base.limits import RECEIPT_CHARS_MAX, SECOND_MS, WAIT_MS_MAX
 from chalicelib.core.catalogue.group import Group
-from chalicelib.core.catalogue.group_settings import Filter, parse_filter
+from chalicelib.core.catalogue.group_forms import Filter, parse_filter
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.delivery import Delivery
 from chalicelib.core.consuming.pop import Suits, Unsuitable

@@ -9,7 +9,7 @@ from typing import Any
 from chalicelib.core.base.errors import DecantError
 from chalicelib.core.base.limits import NAME_PATTERN, QUEUES_DEFAULT, QUEUES_MAX
 from chalicelib.core.catalogue.group import EARLIEST, LATEST
-from chalicelib.core.catalogue.group_settings import parse_filter
+from chalicelib.core.catalogue.group_forms import parse_filter
 from chalicelib.doors.sqs.errors import SqsError, missing
 
 TOPIC, GROUP, START, QUEUES, FILTER = (f"decant:{name}" for name in ("topic", "group", "start", "queues", "filter"))

@@ -18,7 +18,7 @@ from chalicelib.core.access.rights import Need
 from chalicelib.core.base.fields import quoted
 from chalicelib.core.base.limits import ATTEMPTS_MAX
 from chalicelib.core.catalogue.group import ENDLESS, Group
-from chalicelib.core.catalogue.group_settings import DeadLetterTopic
+from chalicelib.core.catalogue.group_forms import DeadLetterTopic
 from chalicelib.core.moves.carrier import NO_SOURCE
 from chalicelib.core.moves.task import FAILED, MOVED_PER_SECOND_MAX, MoveTask
 from chalicelib.core.moves.worker import IS_PUSHED, NO_TARGET, TASKS_SHOWN_MAX, NoTask, TaskRuns

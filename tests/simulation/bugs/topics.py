@@ -9,7 +9,7 @@ from chalicelib.core.admin.draining import Draining
 from chalicelib.core.admin.groups import Groups
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.catalogue.catalogue import Catalogue
-from chalicelib.core.catalogue.group_settings import RateWindow
+from chalicelib.core.catalogue.group_forms import RateWindow
 from chalicelib.core.producing.new_message import Sending
 from chalicelib.core.producing.produce import Producer, QueueChoice
 from chalicelib.core.table.writes import AtMost
