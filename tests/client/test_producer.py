@@ -106,7 +106,7 @@ def test_a_topic_that_is_missing_fails_all(face: Face, url: str) -> None:
 
 
 def test_messages_within_the_linger_share_a_call(face: Face) -> None:
-    with serving(stores()) as server, face(server.url).producer("orders", linger=0.2) as out:
+    with serving(stores()) as server, face(server.url).producer("orders", linger=60) as out:
         for number in range(100):
             out.send(str(number))
         out.flush()
@@ -115,7 +115,7 @@ def test_messages_within_the_linger_share_a_call(face: Face) -> None:
 
 
 def test_a_call_takes_256_messages_or_4_mib(face: Face) -> None:
-    with serving(stores()) as server, face(server.url).producer("orders", linger=0.2, in_flight=1) as out:
+    with serving(stores()) as server, face(server.url).producer("orders", linger=60, in_flight=1) as out:
         for _ in range(300):
             out.send("small")
         out.flush()
