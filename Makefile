@@ -25,37 +25,41 @@ DYNOXIDE_VERSION := 1.2.1
 EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
 MQ_SDK := .emulators/mq-sdk
 MQ_SDK_VERSION := 1.0.4
+TYPESCRIPT := .emulators/typescript
+TYPESCRIPT_TOOLS := openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3
 ELASTICMQ := .emulators/elasticmq
 LOCALSTACK := .emulators/localstack
 S3A := .emulators/s3a
 MOTO_TESTS := .emulators/moto-sqs
 # Not in .venv: they pin libraries of their own. Its Python is that of .venv, which packages are for.
 AWS_TOOLS := .aws-tools
+DOCS_TOOLS := .docs-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test ready lint hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
+.PHONY: help run export pipeline package deploy undeploy token test ready lint types hooks soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools docs localstack clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-run: $(VENV)/.run ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C; DATA=folder keeps what is stored
+# A DynamoDB endpoint needs boto3.
+run: $(VENV)/.run $(if $(AWS_ENDPOINT_URL_DYNAMODB)$(filter dynamodb,$(DECANT_STORE)),$(VENV)/.deploy) ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C; DATA=folder keeps what is stored
 	@exec $(BIN)/python -m local
 
-export: $(VENV)/.run ## export the table at ENDPOINT (that of make run) into EXPORT_TO (exports); INCREMENTAL=1 for changes only
+export: $(VENV)/.deploy ## export the table at ENDPOINT (that of make run) into EXPORT_TO (exports); INCREMENTAL=1 for changes only
 	@exec $(BIN)/python -m spark.exporting --to $(EXPORT_TO) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) \
 		$(if $(DECANT_TABLE),--table $(DECANT_TABLE)) $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
 
-package: $(VENV)/.run ## make the zip and the template of STAGE (dev), in packages; INFRA= names templates of your own
+package: $(VENV)/.deploy ## make the zip and the template of STAGE (dev), in packages; INFRA= names templates of your own
 	@$(BIN)/python -m infra package $(DEPLOYMENT) $(OWN)
 
-deploy: $(VENV)/.run ## show what would change in STAGE (dev) in AWS, ask, and carry it out; REGION=; YES=1 does not ask
+deploy: $(VENV)/.deploy ## show what would change in STAGE (dev) in AWS, ask, and carry it out; REGION=; YES=1 does not ask
 	@$(BIN)/python -m infra deploy $(DEPLOYMENT) $(OWN) $(SURE)
 
-undeploy: $(VENV)/.run ## remove STAGE (dev) from AWS; its table and buckets are kept
+undeploy: $(VENV)/.deploy ## remove STAGE (dev) from AWS; its table and buckets are kept
 	@$(BIN)/python -m infra undeploy $(DEPLOYMENT) $(SURE)
 
-token: $(VENV)/.run ## make a token for STAGE (dev) and print it as JSON; NAME=admin RIGHTS='[{"operations":["admin"],"topics":"*"}]'
+token: $(VENV)/.deploy ## make a token for STAGE (dev) and print it as JSON; NAME=admin RIGHTS='[{"operations":["admin"],"topics":"*"}]'
 	@$(BIN)/python -m infra token $(DEPLOYMENT) --name "$$NAME" --rights "$$RIGHTS"
 
 # Without byte code, each process of the tests would compile the service, and them, again.
@@ -72,6 +76,10 @@ lint: $(VENV)/.dev ## check style, types and English
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.english
+
+types: $(VENV)/.dev $(TYPESCRIPT) ## build docs/schema.d.ts, the contract's types for TypeScript
+	@$(BIN)/python -c 'import json; from chalicelib.doors.http.openapi import document; print(json.dumps(document()))' | \
+		$(TYPESCRIPT)/node_modules/.bin/openapi-typescript --default-non-nullable=false --output docs/schema.d.ts
 
 hooks: $(VENV)/.dev ## have git run make lint on what is staged before each commit
 	git config core.hooksPath .ci/hooks
@@ -92,14 +100,18 @@ pipeline: $(VENV)/.spark ## run all jobs on EXPORT (the newest full one) and wri
 	@test -n "$(EXPORT)" || { echo "decant: no full export in $(EXPORT_TO); run make export, or set EXPORT=" >&2; exit 64; }
 	@umask 077; $(BIN)/python -m spark.jobs.pipeline --export "$(EXPORT)" --tables "$(TABLES)" --out "$(REPORT)"
 
-emulators: $(EMULATOR) $(MQ_SDK) ## install the DynamoDB emulator that tests and benchmarks run against, and the SDK of MQ for Node
+emulators: $(EMULATOR) $(MQ_SDK) $(TYPESCRIPT) ## install the DynamoDB emulator that tests and benchmarks run against, and what tests need for Node
 
 aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of templates that tests run
+
+docs: $(DOCS_TOOLS)/.made ## make the site of the documentation, in site; checks its links
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_TOOLS)/bin/mkdocs build --clean
+	@echo "site/index.html"
 
 localstack: $(LOCALSTACK)/.made ## install LocalStack (600 MB) for make bench to compare with
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(AWS_TOOLS) .emulators packages .hypothesis .mutants .torment .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(AWS_TOOLS) $(DOCS_TOOLS) .emulators packages site .hypothesis .mutants .torment .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without npm, or on a platform the emulator does not support, its tests are skipped; CI fails instead.
@@ -130,6 +142,9 @@ $(EMULATOR):
 $(MQ_SDK):
 	npm install --prefix $@ --no-save --no-audit --no-fund --loglevel=error @aliyunmq/mq-http-sdk@$(MQ_SDK_VERSION)
 
+$(TYPESCRIPT):
+	npm install --prefix $@ --no-save --no-audit --no-fund --loglevel=error $(TYPESCRIPT_TOOLS)
+
 # Of the installed version; only those of SQS.
 $(MOTO_TESTS): requirements-dev.txt | $(VENV)/.dev
 	@rm -rf $@ $@.sdist
@@ -139,12 +154,17 @@ $(MOTO_TESTS): requirements-dev.txt | $(VENV)/.dev
 	@tar -xzf $@.sdist/moto-*.tar.gz -C $@ --strip-components=1 $(foreach part,__init__.py conftest.py markers.py test_sqs,--wildcards 'moto-*/tests/$(part)')
 	@rm -r $@.sdist
 
-$(VENV)/.run: requirements.txt requirements-run.txt constraints.txt
+$(VENV)/.run: requirements-serve.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "decant: Python 3.11 or newer is needed; PYTHON= is $(PYTHON)" >&2; exit 1; }
 	@echo "setting up $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-run.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-serve.txt
+	@touch $@
+
+$(VENV)/.deploy: $(VENV)/.run requirements.txt requirements-deploy.txt
+	@echo "adding boto3 and Chalice to $(VENV), for AWS, its emulators and packages"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-deploy.txt
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.run requirements-spark.txt
@@ -152,7 +172,7 @@ $(VENV)/.spark: $(VENV)/.run requirements-spark.txt
 	@touch $@
 
 # Tests import a quarter of it, which Python then compiles.
-$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.deploy requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-dev.txt
 	@touch $@
 
@@ -166,4 +186,10 @@ $(AWS_TOOLS)/.made: requirements-aws.txt | $(VENV)/.run
 	@echo "setting up $(AWS_TOOLS)"
 	@$(BIN)/python -m venv $(AWS_TOOLS)
 	@$(AWS_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-aws.txt
+	@touch $@
+
+$(DOCS_TOOLS)/.made: requirements-docs.txt
+	@echo "setting up $(DOCS_TOOLS)"
+	@$(PYTHON) -m venv $(DOCS_TOOLS)
+	@$(DOCS_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
 	@touch $@

@@ -4,7 +4,6 @@ since a blueprint's handlers would be deployed without this module."""
 from typing import Any
 
 from chalicelib import wiring
-from chalicelib.core.store import Store
 from chalicelib.doors import functions
 from chalicelib.doors.http.application import application
 
@@ -12,14 +11,6 @@ Json = dict[str, Any]
 
 app = application()
 
-
-def _open_memory(keeps_blobs: bool) -> Store:
-    from local.memory.opening import open_memory  # which is not deployed
-
-    return open_memory(keeps_blobs)
-
-
-wiring.parts.open_memory = _open_memory
 
 if wiring.is_served_by_chalice():
     from local import chalice_local  # which is not deployed

@@ -14,7 +14,7 @@ __all__ = ["AfterSend", "BeforeSend", "errors", "on_send", "outbox_item"]
 
 def on_send(before: BeforeSend | None = None, after: AfterSend | None = None) -> None:
     """Adds hooks to every send of this process. `BeforeSend` and `AfterSend` document their arguments and the
-    exceptions they may raise. Call it once, in `app.py`."""
+    exceptions they may raise. Call it once, in the module that `DECANT_HOOKS` names, or in `app.py`."""
     if before:
         wiring.parts.hooks.before.append(before)
     if after:

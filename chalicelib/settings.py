@@ -7,6 +7,7 @@ table is exported every day; without it, it is not), `DECANT_PUSH_FUNCTION` (the
 `DECANT_STACK` (in Lambda: the stack of the stage, without which no function works), `DECANT_LOG` ("json" or "off":
 whether each call writes a log line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who
 lets callers in), `DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too),
+`DECANT_HOOKS` (a module that registers hooks),
 `DECANT_ACCOUNT` (12 digits, which the URLs and ARNs of SQS queues have), `DECANT_MQ_INSTANCE` (which clients of MQ over
 HTTP must name), `DECANT_INGEST` and `DECANT_INGEST_REJECTS` (what the records of event sources become, and the topic of
 those that cannot be stored), and what boto3 reads.
@@ -125,6 +126,11 @@ class Settings:
     def has_access_keys(self) -> bool:
         """Not where the signing key is in DynamoDB's table, which exports and backups hold as well."""
         return self.signing_key is not None or self.store_kind != "dynamodb"
+
+    @property
+    def hooks(self) -> str | None:
+        """The module that registers hooks."""
+        return self.environ.get("DECANT_HOOKS") or None
 
     # -- doors --------------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import field
+from importlib import import_module
 from typing import Any
 
 from chalicelib.api import Api
 from chalicelib.core.base.records import mutable
-from chalicelib.core.base.runtime import system
+from chalicelib.core.base.runtime import Runtime, system
 from chalicelib.core.producing.hooks import SendHooks
 from chalicelib.core.store import Store
 from chalicelib.core.telemetry.record import trace_id
@@ -33,16 +34,27 @@ class Parts:
     open_memory: Callable[[bool], Store] | None = None
     wake: Wake | None = None
     hooks: SendHooks = field(default_factory=SendHooks)
+    runtime: Runtime = field(default_factory=system)
 
 
 def build(settings: Settings, parts: Parts) -> Api:
     """A new instance. Raises ValueError; Internal in a function of no stage."""
     settings.check_stage()
+    _import_hooks(settings.hooks)
     store, outside = open_store(settings, parts), outside_of(settings, parts)
-    service = Service(store, system(), settings.signing_key, parts.hooks, outside, settings.has_access_keys)
+    service = Service(store, parts.runtime, settings.signing_key, parts.hooks, outside, settings.has_access_keys)
     if settings.is_logging:
         service.telemetry.log_to(_to_stdout, settings.stack if settings.is_deployed else None)
     return Api(service, settings.demand)
+
+
+def _import_hooks(module: str | None) -> None:
+    """Imports the module that registers hooks in `parts`. Raises ValueError."""
+    if module:
+        try:
+            import_module(module)
+        except Exception as error:
+            raise ValueError(f"DECANT_HOOKS is {module!r}, which cannot be imported: {error!r}") from error
 
 
 def open_store(settings: Settings, parts: Parts) -> Store:

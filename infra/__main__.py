@@ -27,8 +27,8 @@ class InfraParser(argparse.ArgumentParser):
         self.exit(MISUSED, f"decant: {message}; --help says more\n")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(arguments)
+def main(arguments: Sequence[str] | None = None, program: str = "python -m infra") -> int:
+    given = _parser(program).parse_args(arguments)
     try:
         with explained():
             given.run(given)
@@ -66,10 +66,8 @@ def _token(given: argparse.Namespace) -> None:
     deployed.make_token(Aws(given.region), stage, given.name, given.rights)
 
 
-def _parser() -> InfraParser:
-    made = InfraParser(
-        prog="python -m infra", description="Packages Decant, and deploys it to AWS.", epilog=ENVIRONMENT
-    )
+def _parser(program: str) -> InfraParser:
+    made = InfraParser(prog=program, description="Packages Decant, and deploys it to AWS.", epilog=ENVIRONMENT)
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     package = _command(commands, "package", "make the zip and the template of a stage, in packages/<stage>")
     deploy = _command(commands, "deploy", "package a stage, show what would change in AWS, and carry it out")
@@ -93,7 +91,12 @@ OWN = "a template of your own, in YAML, laid over that of the stage; may be repe
 
 def _command(commands: argparse._SubParsersAction[InfraParser], name: str, about: str) -> InfraParser:
     made = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-    made.add_argument("--stage", required=True, metavar="NAME", help="one of infra/stages, such as dev")
+    made.add_argument(
+        "--stage",
+        required=True,
+        metavar="NAME",
+        help="such as dev, of infra/stages, or ./blue.yaml",
+    )
     made.add_argument("--region", metavar="NAME", help="of AWS (default: what the environment or the profile says)")
     return made
 

@@ -28,8 +28,12 @@ from infra.console import Stop
 from infra.stage import Stage
 from infra.templates import PARTS, Template, load, load_template, merged, with_functions, without_alarms
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ROOT / "packages"
+_HERE = Path(__file__).parent.parent
+_IN_WHEEL = _HERE / "source"
+IS_INSTALLED = _IN_WHEEL.exists()
+ROOT = _IN_WHEEL if IS_INSTALLED else _HERE
+"""The deployable tree: the clone, or its copy in the wheel."""
+PACKAGES = Path("packages") if IS_INSTALLED else ROOT / "packages"
 
 APP = "decant"
 CODE = "code.zip"
@@ -270,7 +274,9 @@ def stripped(elf: bytes) -> bytes:
 
 
 def commit() -> str:
-    """Empty where git or its history is missing."""
+    """Empty where git or its history is missing, and in an installed tool, which may stand in somebody's own clone."""
+    if IS_INSTALLED:
+        return ""
     try:
         done = subprocess.run(COMMIT_COMMAND, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:

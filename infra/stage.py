@@ -1,6 +1,6 @@
 """A stage: what one deployment is called, who may call it, and how its template differs from that of others.
 
-`infra/stages/<stage>.yaml` has these keys, of which only `access` is required:
+`infra/stages/<stage>.yaml`, or a file of your own, has these keys, of which only `access` is required:
 
     access: tokens      # or iam, or none: everybody who knows the URL may do everything
     alarms: off         # on by default; each costs $0.10 a month
@@ -77,12 +77,14 @@ class Stage:
         return {"Resources": {"APIHandler": {"Properties": cap}, "Table": {"Properties": table}}}
 
 
-def read_stage(name: str, folder: Path = STAGES) -> Stage:
-    path = folder / f"{name}.yaml"
+def read_stage(chosen: str, folder: Path = STAGES) -> Stage:
+    """`chosen`: the name of a stage in the folder, or the path of a file of one, which ends with `.yaml`."""
+    path = Path(chosen) if chosen.endswith(".yaml") else folder / f"{chosen}.yaml"
+    name = path.stem
     if not NAME.fullmatch(name) or not path.exists():
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml"))) or "none"
         raise Stop(
-            f"there is no stage {name!r}; stages are {known}, each a file in {folder}, "
+            f"there is no stage {chosen!r}; stages are {known}, each a file in {folder}, or a path ending in .yaml, "
             "named by at most 20 letters a to z and digits, a letter first"
         )
     return _checked(name, path, load(path))

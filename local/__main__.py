@@ -1,4 +1,4 @@
-"""Serves the app on 127.0.0.1: `python -m local`."""
+"""Serves Decant, on 127.0.0.1 unless told otherwise: `python -m local`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 from errno import EADDRINUSE
+from typing import NoReturn
 
-import app  # noqa: F401 - hooks are registered there
 from local import StartupError, background, endpoint, server, startup
 from local.asyncio_server import Server
 from local.connection import HOST
@@ -20,13 +20,19 @@ from local.startup import open_store
 HELP = """
 environment:
   PORT                        port to listen on, 0 for any free one (default 8000)
+  HOST                        address to listen on (default 127.0.0.1); any but loopback needs ACCESS=on or OPEN=1
+  OPEN                        1 lets everybody in who reaches HOST
+  ALLOW_HOST                  names, with commas between, under which web pages may call a server that is open
   DATA                        folder that keeps what is stored; without it, all is gone when the server stops
   DYNAMODB_PORT               port of the store's read-only DynamoDB endpoint, 0 for any free one
                               (default: PORT + 1, or any free one if that is in use)
   AWS_ENDPOINT_URL_DYNAMODB   DynamoDB endpoint to use; without it, the store is in memory
   DECANT_TABLE                name of the table, which is created if it is missing (default decant)
   DECANT_STORE                'memory', or 'dynamodb', which uses AWS when no endpoint is set
+  SEED                        file of topics and groups to make where they are missing, in TOML or JSON
   ACCESS                      'on' demands tokens, and prints a first one and its access key (default off)
+  FIRST_TOKEN                 the first token, of the form dct_<id>_<secret>, in place of one that is printed
+  DECANT_HOOKS                module to import, which registers hooks
   LOG                         1 logs a line to stderr for each request, json one to stdout that says more, where
                               defects and warnings are lines too; all else then goes to stderr
 """
@@ -37,7 +43,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM)
 
 READY = """Decant listens on http://{host}:{port}
 store: {store}
-DynamoDB endpoint{access}: {endpoint}
+{seeded}DynamoDB endpoint{access}: {endpoint}
 {token}Try, one after the other:
   {curl} -X PUT localhost:{port}/topics/orders && {curl} -X PUT localhost:{port}/topics/orders/groups/billing
   {curl} localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
@@ -47,14 +53,19 @@ DynamoDB endpoint{access}: {endpoint}
 
 def main(arguments: list[str]) -> int:
     """Serves until interrupted. Returns the exit code."""
-    for ending in ENDINGS:
-        signal.signal(ending, signal.default_int_handler)
     argparse.ArgumentParser(
         prog="python -m local",
-        description="Serve Decant on 127.0.0.1 until Ctrl-C.",
+        description="Serve Decant on 127.0.0.1, or HOST, until Ctrl-C.",
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ).parse_args(arguments)
+    return run()
+
+
+def run() -> int:
+    """As the environment says, until interrupted. Returns the exit code."""
+    for ending in ENDINGS:
+        signal.signal(ending, signal.default_int_handler)
     try:
         serve()
     except KeyboardInterrupt:
@@ -67,15 +78,19 @@ def main(arguments: list[str]) -> int:
 
 def serve() -> None:
     startup.choose()
-    listening = listen(port_of(os.environ.get("PORT") or "8000"))
+    host = startup.host()
+    listening = listen(port_of(os.environ.get("PORT") or "8000"), host)
     store = open_store()
+    seeded = startup.seeded()
     port = listening.port
     offered = offer_store(port)
     access = ", read-only" if offered else ""
     where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "AWS"
     token = startup.first_token()
     curl = 'curl -s -H "authorization: Bearer $TOKEN"' if token else "curl -s"
-    startup.say(READY.format(host=HOST, port=port, store=store, access=access, endpoint=where, token=token, curl=curl))
+    shown = f"[{host}]" if ":" in host else host
+    ready = {"host": shown, "port": port, "store": store, "seeded": seeded, "token": token, "curl": curl}
+    startup.say(READY.format(**ready, access=access, endpoint=where))
     background.start()
     listening.end_at(*ENDINGS)
     listening.serve_forever()
@@ -105,17 +120,23 @@ def offer_store(port: int) -> Endpoint | None:
     return offered
 
 
-def listen(port: int) -> Server:
+def listen(port: int, host: str) -> Server:
+    is_logging = os.environ.get("LOG") == "1"
     try:
-        return server.listen(port, is_logging=os.environ.get("LOG") == "1")
+        return server.listen(port, is_logging, host, startup.own_names(host))
     except OSError as error:
         reason = "it is taken; PORT= names another" if error.errno == EADDRINUSE else error.strerror
-        raise StartupError(f"cannot listen on port {port}: {reason}") from error
+        where = f"port {port}" if host == HOST else f"port {port} of {host!r}"
+        raise StartupError(f"cannot listen on {where}: {reason}") from error
 
 
-if __name__ == "__main__":
-    exit_code = main(sys.argv[1:])
+def leave(exit_code: int) -> NoReturn:
+    """Not by `sys.exit`: long polls may still run, and would meet an interpreter that is shutting down."""
     opening.close()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    os._exit(exit_code)  # not sys.exit: long polls may still run, and would meet an interpreter that is shutting down
+    os._exit(exit_code)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Listens on loopback for HTTP/1.1.
+"""Listens for HTTP/1.1, on loopback unless told otherwise.
 
 The event loop's thread waits for all connections, reads their requests and executes those that wait for nothing. A
 thread of a pool is used only while another request is executed, so clients that send nothing or half a request cost a
@@ -63,13 +63,16 @@ class Server:
         port: int,
         find: Find,
         *,
+        host: str = HOST,
         judge: Judge = lambda _head: None,
         body_bytes_max: int = REQUEST_BYTES_MAX,
         connections_max: int = CONNECTIONS_MAX,
         is_logging: bool = False,
     ) -> None:
         """Binds the port; `serve_forever` serves requests. Raises `OSError`."""
-        self._listening = socket.create_server((HOST, port), backlog=BACKLOG)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        both = host == "::" and socket.has_dualstack_ipv6()
+        self._listening = socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
         self.port: int = self._listening.getsockname()[1]
         self._pools = {
             Pace.LONG: ThreadPoolExecutor(POLLS_MAX, "decant-poll"),

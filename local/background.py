@@ -57,10 +57,11 @@ def sweep_for_ever(
 def move_for_ever(wait: Callable[[float], bool]) -> None:
     """`wait`: as above."""
     while not wait(PERIOD_SECONDS):
-        _answered(_move)
+        _answered(move)
 
 
-def _move() -> None:
+def move() -> None:
+    """Works on the move tasks that are due, for `MOVE_MS` at most."""
     service = wiring.api().service
     service.sweeps.move(moves_of(service), MOVE_MS)
 

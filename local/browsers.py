@@ -11,23 +11,50 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
 
 from chalicelib.core.base.errors import Forbidden
 from chalicelib.core.base.fields import shown
 
 _OWN = ("same-origin", "none")
 """Sites of a page of this server, and of an address that a person has typed."""
-_NAMES = re.compile(r"(.+\.)?localhost\.?|127(\.[0-9]{1,3}){3}|\[::1\]", re.IGNORECASE)
+_LOOPBACK = re.compile(r"(.+\.)?localhost\.?|127(\.[0-9]{1,3}){3}|\[::1\]", re.IGNORECASE)
 _SQS_PATH = re.compile(r"/?([0-9].*)?")
 """Where a query can name an action of SQS, which does more than show a page."""
 
 
-def refuse_pages(method: str, path: str, query: str, headers: Mapping[str, str]) -> None:
+@dataclass(frozen=True)
+class OwnNames:
+    """The names under which clients reach this server, in lower case, besides those of loopback. `numeric`: any address
+    in digits too, since no page can have a name of its own resolve to a `Host` in digits."""
+
+    names: frozenset[str] = frozenset()
+    numeric: bool = False
+
+    def has(self, name: str) -> bool:
+        if _LOOPBACK.fullmatch(name) or name.lower().rstrip(".") in self.names:
+            return True
+        return self.numeric and _is_numeric(name)
+
+
+LOOPBACK = OwnNames()
+
+
+def _is_numeric(name: str) -> bool:
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def refuse_pages(method: str, path: str, query: str, headers: Mapping[str, str], own: OwnNames = LOOPBACK) -> None:
     """Raises Forbidden for a request that a page of another site makes. `headers`: by their names in lower case."""
     host = headers.get("host", "")
     name = re.sub(":[0-9]*$", "", host)
-    if name and not _NAMES.fullmatch(name):
-        raise _refused("host", "a name of this machine, such as 'localhost'", host)
+    if name and not own.has(name):
+        raise _refused("host", "a name of this server, such as 'localhost' or what ALLOW_HOST lists", host)
     origin = headers.get("origin")
     if origin is not None and origin.lower().partition("://")[1:] != ("://", host.lower()):
         raise _refused("origin", f"that of the host, {shown(host)}", origin)

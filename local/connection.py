@@ -307,4 +307,5 @@ class Connection(asyncio.Protocol):
     def _log(self, line: str, answer: RawResponse) -> None:
         if self._workload.is_logging:
             at = time.strftime("%d/%b/%Y %H:%M:%S")
-            sys.stderr.write(f"{HOST} - - [{at}] {json.dumps(line)} {answer.status} {len(answer.body)}\n")
+            peer = self._transport.get_extra_info("peername", (HOST,))[0]
+            sys.stderr.write(f"{peer} - - [{at}] {json.dumps(line)} {answer.status} {len(answer.body)}\n")

@@ -21,7 +21,8 @@ from chalicelib.doors.sqs.action import Action
 from chalicelib.doors.sqs.receiving import RECEIVING, SETTLING
 from chalicelib.doors.sqs.sending import SENDING
 from local.asyncio_server import Server
-from local.browsers import refuse_pages
+from local.browsers import LOOPBACK, OwnNames, refuse_pages
+from local.connection import HOST
 from local.http1 import Head, RawResponse
 from local.memory.store import MemoryStore
 from local.workload import HasHungUp, Pace, Task
@@ -49,31 +50,33 @@ _WAITS = {
 _FREQUENT_ACTIONS = frozenset({*SENDING, *SETTLING})
 
 
-def listen(port: int, is_logging: bool) -> Server:
-    """Binds the port and returns the server; its `serve_forever` serves requests. Raises `OSError`."""
-    return Server(port, find, judge=judge, is_logging=is_logging)
+def listen(port: int, is_logging: bool, host: str = HOST, own: OwnNames = LOOPBACK) -> Server:
+    """Binds the port and returns the server; its `serve_forever` serves requests. `own`: the names that clients call it
+    by. Raises `OSError`."""
+    finding, judging = partial(find, own=own), partial(judge, own=own)
+    return Server(port, finding, host=host, judge=judging, is_logging=is_logging)
 
 
-def find(head: Head, body: bytes | None) -> Task:
-    found = _found(head, body)
+def find(head: Head, body: bytes | None, own: OwnNames = LOOPBACK) -> Task:
+    found = _found(head, body, own)
     return Task(pace(found.asked, body or b""), partial(_carried_out, found))
 
 
-def judge(head: Head) -> RawResponse | None:
+def judge(head: Head, own: OwnNames = LOOPBACK) -> RawResponse | None:
     """The answer to a request that its head alone has refused: its body, which is still to come, is not needed."""
-    refused = _found(head, None, is_whole=False).turned_away()
+    refused = _found(head, None, own, is_whole=False).turned_away()
     return _sent(refused) if refused else None
 
 
-def _found(head: Head, body: bytes | None, is_whole: bool = True) -> Found:
-    return dispatch.guarded(lambda: door.found(_request(head, body), is_whole), _refused)
+def _found(head: Head, body: bytes | None, own: OwnNames, is_whole: bool = True) -> Found:
+    return dispatch.guarded(lambda: door.found(_request(head, body, own), is_whole), _refused)
 
 
-def _request(head: Head, body: bytes | None) -> Request:
+def _request(head: Head, body: bytes | None, own: OwnNames) -> Request:
     """Raises InvalidField; Forbidden for a web page that calls a server without access control."""
     request = request_of(head.method, head.target, head.headers, body)
     if wiring.api().is_open:
-        refuse_pages(request.method, request.path, request.raw_query or "", request.headers)
+        refuse_pages(request.method, request.path, request.raw_query or "", request.headers, own)
     return request
 
 

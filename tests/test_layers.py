@@ -182,6 +182,19 @@ PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.p
 CLIENT = [Module(_name(path), path) for path in sorted(ROOT.glob("client/**/*.py"))]
 """Modules that programs of users can copy."""
 
+PRODUCT = [Module(_name(path), path) for path in sorted(ROOT.glob("decant/**/*.py"))]
+"""The package that users install: the client, the command line, and what of the service runs with them."""
+HOSTS = ("decant.testing", "decant.pytest_plugin", "decant.cli.serve", "decant.cli.deploy")
+"""They run the service, so they import it."""
+EXTRAS = {
+    "boto3": ("decant.functions",),
+    "botocore": ("decant.functions",),
+    "click": ("decant.cli",),
+    "opentelemetry": ("decant.otel",),
+    "pytest": ("decant.testing", "decant.pytest_plugin"),
+}
+"""Packages that `decant` imports beside the standard library, and where."""
+
 TESTS = sorted(ROOT.glob("tests/**/test_*.py"))
 
 NAMES = {_name(path) for path in [ROOT / "app.py", *ROOT.glob("chalicelib/**/*.py"), *ROOT.glob("local/**/*.py")]}
@@ -325,11 +338,34 @@ def test_the_client_imports_nothing_but_the_standard_library() -> None:
         assert "client" not in _packages(module), module.name
 
 
+def test_the_product_imports_the_service_only_where_it_runs_it() -> None:
+    for module in PRODUCT:
+        ours = _packages(module) & {"app", "benchmarks", "chalicelib", "client", "infra", "local", "spark", "tests"}
+        assert ours == set() or module.is_in(*HOSTS), f"{module.name} imports {ours}"
+    for module in [*MODULES, *PIPELINE]:
+        assert "decant" not in _packages(module), module.name
+
+
+def test_the_product_has_few_dependencies_each_in_one_place() -> None:
+    for module in PRODUCT:
+        if module.is_in(*HOSTS):
+            continue
+        for package in _packages(module) - {"decant"} - sys.stdlib_module_names:
+            assert module.is_in(*EXTRAS.get(package, ())), f"{module.name} imports {package}"
+
+
+def test_importing_the_product_imports_nothing_else() -> None:
+    found = _python("import sys; before = {*sys.modules}; import decant; print(*{*sys.modules} - before)")
+    assert set(found.split()) == {"__future__", "decant"}
+
+
 # -- size -------------------------------------------------------------------------------------------------------------
 
 
 def test_functions_stay_small() -> None:
-    for module in [*MODULES, *PIPELINE, *CLIENT]:
+    for module in [*MODULES, *PIPELINE, *CLIENT, *PRODUCT]:
+        if module.name == "decant.operations":  # generated: as long as the contract
+            continue
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -337,7 +373,9 @@ def test_functions_stay_small() -> None:
 
 
 def test_modules_say_what_they_are_for() -> None:
-    assert [module.name for module in [*MODULES, *PIPELINE, *CLIENT] if not ast.get_docstring(module.tree)] == []
+    assert [
+        module.name for module in [*MODULES, *PIPELINE, *CLIENT, *PRODUCT] if not ast.get_docstring(module.tree)
+    ] == []
 
 
 def test_the_verbs_of_the_port_say_what_they_are_for() -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 RELEASE = VERSION.partition(".dev")[0]
 SOURCE = ROOT / "chalicelib" / "__init__.py"
 CHANGELOG = ROOT / "CHANGELOG.md"
-FOLDERS = ("benchmarks", "chalicelib", "client", "docs", "examples", "infra", "local", "spark", "tests")
+FOLDERS = ("benchmarks", "chalicelib", "client", "decant", "docs", "examples", "infra", "local", "spark", "tests")
 SUFFIXES = {".json", ".md", ".py", ".svg", ".toml", ".txt", ".yaml"}
 
 
@@ -42,7 +42,7 @@ def test_the_package_takes_its_version_from_the_code() -> None:
     package = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in package["project"]
     assert package["project"]["dynamic"] == ["version"]
-    assert package["tool"]["setuptools"]["dynamic"] == {"version": {"attr": "chalicelib.VERSION"}}
+    assert package["tool"]["hatch"]["version"]["path"] == "chalicelib/__init__.py"
 
 
 def test_the_changelog_begins_with_this_version() -> None:

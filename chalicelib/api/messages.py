@@ -38,7 +38,7 @@ from chalicelib.core.base.limits import WAITING_COUNTED_MAX
 from chalicelib.core.base.message import OFFSET, QUEUE, Produced
 from chalicelib.core.base.message import Stored as StoredMessage
 from chalicelib.core.catalogue.topic import Topic
-from chalicelib.core.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
+from chalicelib.core.producing.new_message import BODY_OR_BYTES, NewMessage, parse_key, parse_queue, unchecked
 from chalicelib.core.store.paging import positions_of
 from chalicelib.core.telemetry.record import TRACE_HEADERS
 from chalicelib.service import Service
@@ -133,7 +133,7 @@ class _Content(Answer):
     tag: The kind of message, for filters. Null: the message has none.
     properties: The producer's own names and values."""
 
-    RULES: ClassVar[Any] = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
+    RULES: ClassVar[Any] = BODY_OR_BYTES
     message_id = MESSAGE_ID
     topic = TOPIC_NAME
     queue = QUEUE

@@ -14,7 +14,15 @@ from chalicelib.core.base.limits import REPLY_TIMEOUT_MS_DEFAULT, REPLY_TIMEOUT_
 from chalicelib.core.catalogue.topic import Topic
 from chalicelib.core.consuming.receipt_batch import Failure
 from chalicelib.core.consuming.request import RECEIPT
-from chalicelib.core.producing.new_message import Content, PlainMessage, Sending, message_of, place_of, traced
+from chalicelib.core.producing.new_message import (
+    BODY_OR_BYTES,
+    Content,
+    PlainMessage,
+    Sending,
+    message_of,
+    place_of,
+    traced,
+)
 from chalicelib.core.telemetry.record import TRACE_HEADERS
 from chalicelib.service import Service
 
@@ -65,7 +73,7 @@ class Reply(Answer):
     properties: The replier's own names and values.
     replied_at_ms: When the reply was stored."""
 
-    RULES: ClassVar[Any] = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
+    RULES: ClassVar[Any] = BODY_OR_BYTES
     body = Sometimes(_CONTENT["body"])
     body_base64 = Sometimes(_CONTENT["body_base64"])
     properties = _CONTENT["properties"]

@@ -21,6 +21,7 @@ _TOKEN = _TOKENS + "/{token_id}"
 
 TOKEN_ID = string(pattern=f"^{ID_PATTERN}$", examples=["QJ7ZK3XW5B2NDM4T"], description="The token's id.")
 _NAME = string(TOKEN_NAME_CHARS_MAX, examples=["billing service"])
+_IN_2100_MS = 4_102_444_800_000
 _KEY_ID = string(examples=["DCTKQJ7ZK3XW5B2NDM4T"])
 
 
@@ -34,7 +35,7 @@ class TokenRequest:
 
     name: str = required(_NAME)
     rights: list[Right] = required(RIGHTS, parse)
-    expires_at_ms: int | None = optional(instant())
+    expires_at_ms: int | None = optional(instant(examples=[_IN_2100_MS]))
 
 
 @request

@@ -159,14 +159,14 @@ class ResetTarget:
 
     at_ms: The first message stored at or after this instant."""
 
-    RULES: ClassVar[Any] = either(("at_ms",), ("queue", "offset"))
+    RULES: ClassVar[Any] = either("at_ms", "queue", "offset")
 
     at_ms: int | None = optional(instant())
     queue: int | None = optional(QUEUE, unchecked)
     offset: int | None = optional(OFFSET)
 
 
-_TO = one_of({"type": "string", "enum": [EARLIEST, LATEST, NOW]}, ResetTarget)
+_TO = one_of(string(enum=[EARLIEST, LATEST, NOW], title="Place"), ResetTarget)
 
 
 def _target(value: object, label: Label) -> str | int | OneQueue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from chalicelib.api.messages import NEW, Stored, produced
 from chalicelib.api.operation import TOPIC, TOPIC_NAME, TRANSACTION_ID, Family, Json, Page, page_of
@@ -10,6 +10,7 @@ from chalicelib.core.base.errors import TransactionEnded
 from chalicelib.core.base.fields import Answer, Sometimes, array, instant, integer, nullable
 from chalicelib.core.base.message import QUEUE
 from chalicelib.core.catalogue.topic import Topic
+from chalicelib.core.producing.new_message import BODY_OR_BYTES
 from chalicelib.core.telemetry.record import TRACE_HEADERS
 from chalicelib.core.transactions.half import Begin, Check
 from chalicelib.service import Service
@@ -41,7 +42,7 @@ class HeldMessage(Answer):
     queue: The queue that the sender chose. Absent if it chose none.
     ttl_ms: How long the message is delivered after the commit, in milliseconds. Absent if none was given."""
 
-    RULES: ClassVar = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
+    RULES: ClassVar[Any] = BODY_OR_BYTES
     key = nullable(NEW["key"])
     tag = nullable(NEW["tag"])
     properties = NEW["properties"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,10 +21,15 @@ from chalicelib.core.base.fields import Answer
 from chalicelib.core.base.limits import BACKOFF_MS
 from chalicelib.core.catalogue import group
 from chalicelib.core.producing.new_message import BASE64_CHARS_MAX
+from chalicelib.doors.http.exchange import MEDIA_TYPE, PROBLEMS
 from chalicelib.doors.http.openapi import document
 
 SCHEMAS = document()["components"]["schemas"]
-PARAMETERS = document()["components"]["parameters"]
+PARAMETERS = {parameter["name"]: parameter for parameter in document()["components"]["parameters"].values()}
+DOCUMENTED = {
+    operation["operationId"]: operation for methods in document()["paths"].values() for operation in methods.values()
+}
+OPERATIONS_BY_ID = {operation.id: operation for operation in OPERATIONS.values()}
 BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 
 PARAMETER_LIMITS = [
@@ -174,12 +180,7 @@ def test_of_all_lists_in_requests_only_the_acks_of_a_pop_may_be_empty() -> None:
 
 
 def test_every_operation_lists_every_status_that_it_can_answer() -> None:
-    listed = {
-        operation["operationId"]: " ".join(sorted(operation["responses"]))
-        for methods in document()["paths"].values()
-        for operation in methods.values()
-    }
-    assert listed == {
+    assert {name: " ".join(sorted(operation["responses"])) for name, operation in DOCUMENTED.items()} == {
         "listTopics": "200 400 401 403 405 413 500 503",
         "putTopic": "200 201 400 401 403 405 409 413 500 503",
         "getTopic": "200 400 401 403 404 405 413 500 503",
@@ -226,9 +227,116 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
     }
 
 
+def test_every_problem_is_one_named_object_with_its_status_and_its_codes() -> None:
+    """Generators of clients leave out answers that are composed."""
+    for operation in DOCUMENTED.values():
+        for status, answer in responses(operation):
+            schema = answer.get("content", {}).get(MEDIA_TYPE, {}).get("schema")
+            assert (schema is None) == (status < 400)
+            if schema:
+                name = schema["$ref"].rpartition("/")[2]
+                fields = SCHEMAS[name]["properties"]
+                codes = fields["code"].get("enum", [fields["code"].get("const")])
+                assert (SCHEMAS[name]["type"], fields["status"]["const"]) == ("object", status)
+                assert all(PROBLEMS[code][0] == status for code in codes)
+                assert name.endswith(f"{codes[-1]}Problem") or name.startswith("BadRequest")
+
+
+def test_no_schema_is_composed_of_others_that_share_its_fields() -> None:
+    """Generators of clients leave out such a schema, or split it in two."""
+    assert not [node for node in nodes(document()) if "allOf" in node or ("oneOf" in node and "properties" in node)]
+
+
+def test_every_enum_and_every_nested_object_has_a_title() -> None:
+    """Without one, generators number its class."""
+    for name, schema in SCHEMAS.items():
+        for part in parts(schema):
+            if "enum" in part or "object" in part.get("type", ()):
+                assert part.get("title"), name
+
+
+def test_a_request_body_is_required_where_an_empty_one_is_refused() -> None:
+    bodies = {name: operation["requestBody"] for name, operation in DOCUMENTED.items() if "requestBody" in operation}
+    for name, body in bodies.items():
+        assert body["required"] is not validator(body["content"]["application/json"]["schema"]).is_valid({}), name
+    assert bodies["request"]["required"] is bodies["reply"]["required"] is True
+
+
+def test_the_example_of_a_token_ends_in_the_future() -> None:
+    example = DOCUMENTED["makeToken"]["requestBody"]["content"]["application/json"]["example"]
+    assert example["expires_at_ms"] > time.time() * 1000
+
+
+def test_the_first_server_is_where_the_document_comes_from() -> None:
+    """A stage, a base path and a function URL differ in it."""
+    assert document()["servers"][0]["url"] == "."
+
+
+LINKS = {
+    "putTopic": "getTopic deleteTopic produce readMessages listDelayed countDelayed beginTransaction checkTransactions"
+    " listTransactions listGroups putGroup request",
+    "produce": "getMessage getTrace cancelDelayed",
+    "beginTransaction": "commitTransaction rollbackTransaction",
+    "commitTransaction": "getMessage getTrace cancelDelayed",
+    "checkTransactions": "commitTransaction rollbackTransaction",
+    "putGroup": "getGroup deleteGroup resetGroup pop makePushSecret listPushSecrets listDead redriveDead purgeDead",
+    "pop": "getMessage getTrace cancelDelayed ack nack bury extend getReply reply",
+    "extend": "ack nack bury",
+    "makePushSecret": "deletePushSecret",
+    "request": "getReply reply",
+    "makeToken": "getToken deleteToken rotateToken",
+}
+
+
+def test_an_operation_that_makes_something_links_to_those_that_take_it() -> None:
+    linked = {
+        name: set().union(*(answer.get("links", ()) for _, answer in responses(operation)))
+        for name, operation in DOCUMENTED.items()
+    }
+    assert {name: links for name, links in linked.items() if links} == {
+        name: set(links.split()) for name, links in LINKS.items()
+    }
+
+
+def test_a_link_takes_every_name_that_must_exist_from_where_it_is() -> None:
+    for name, operation in DOCUMENTED.items():
+        for _, answer in responses(operation):
+            for link in answer.get("links", {}).values():
+                linked = OPERATIONS_BY_ID[link["operationId"]]
+                assert link["parameters"].keys() == {*linked.existing}
+                for expression in [*link["parameters"].values(), *link.get("requestBody", {}).get("receipts", ())]:
+                    place, _, pointer = expression.partition("#")
+                    names = OPERATIONS_BY_ID[name].path_names
+                    assert place in ("$response.body", *(f"$request.path.{known}" for known in names))
+                    if pointer:
+                        assert at(pointer, answer["content"]["application/json"]["example"])
+
+
 def test_405_says_which_methods_there_are() -> None:
     response = document()["components"]["responses"]["MethodNotAllowed"]
     assert response["headers"]["Allow"]["required"] is True
+
+
+def responses(operation: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Its answers by status, the shared ones too."""
+    for status, answer in operation["responses"].items():
+        shared = document()["components"]["responses"]
+        yield int(status), shared[answer["$ref"].rpartition("/")[2]] if "$ref" in answer else answer
+
+
+def parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schemas of its fields, items and choices, and theirs."""
+    items = [schema["items"]] if "items" in schema else []
+    for part in [*schema.get("properties", {}).values(), *items, *schema.get("oneOf", ())]:
+        yield part
+        yield from parts(part)
+
+
+def at(pointer: str, value: Any) -> Any:
+    """The value at a JSON pointer."""
+    for step in pointer.split("/")[1:]:
+        value = value[int(step) if isinstance(value, list) else step]
+    return value
 
 
 def check(schema: dict[str, Any], value: object) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-import app
 from chalicelib import wiring
 from chalicelib.core.base.errors import StoreUnavailable
 from chalicelib.core.store import Keys, Range
@@ -25,6 +24,7 @@ from chalicelib.doors.http.door import respond
 from chalicelib.doors.http.exchange import Response
 from local import StartupError
 from local.memory.disk import FILE, FORMAT, RESERVE, Disk, FolderUnusable
+from local.memory.opening import open_memory
 from local.memory.store import MemoryStore
 from local.server import request_of
 from local.startup import open_store
@@ -229,10 +229,10 @@ def test_a_folder_serves_one_process(folder: Path) -> None:
 
 @pytest.fixture
 def chalice_local(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Response]]:
-    """Answers as the app does where nobody but `app.py` has chosen the store."""
+    """Answers over the store that the environment names."""
     for name, value in (("DECANT_STORE", "memory"), ("DATA", str(folder))):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(wiring.parts, "open_memory", app._open_memory)
+    monkeypatch.setattr(wiring.parts, "open_memory", open_memory)
     wiring.use(None)
     yield lambda method, target: respond(request_of(method, target, {}, None))
     wiring.use(None)

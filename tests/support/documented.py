@@ -73,7 +73,7 @@ def _closed_components() -> Json:
 
 
 def _closed(schema: Json) -> Json:
-    """The same schema, but it refuses unknown fields. Parts of an `allOf` stay open: they see each other's fields."""
+    """The same schema, which refuses fields that it does not name."""
     closed = dict(schema)
     if "properties" in schema:
         closed["properties"] = {name: _closed(part) for name, part in schema["properties"].items()}

@@ -208,13 +208,19 @@ class Tokens:
         self._store, self._runtime = env.store, env.runtime
         self._key, self._changed = signing_key, changed
 
-    def make(self, name: str, rights: list[Right], expires_at_ms: int | None = None) -> dict[str, Any]:
-        """Makes a token. Returns its secrets, shown only once. Raises InvalidField if it would already have expired."""
+    def make(
+        self, name: str, rights: list[Right], expires_at_ms: int | None = None, text: str | None = None
+    ) -> dict[str, Any]:
+        """Makes a token. Returns its secrets, shown only once. `text`: the token's, in place of a random one; its
+        repeat makes nothing. Raises InvalidField if it would already have expired, or if the text is that of none."""
         now = self._runtime.now()
         if expires_at_ms is not None and expires_at_ms <= now:
             raise InvalidField(f"field 'expires_at_ms' must be in the future, after {now}; it is {expires_at_ms}")
-        secret = new_secret(self._runtime)
-        made = Token(new_id(self._runtime), name, rights, expires_at_ms, now, first(secret))
+        parts = parts_of(text) if text else (new_id(self._runtime), new_secret(self._runtime))
+        if parts is None:
+            raise InvalidField("a token must be dct_<16 of A-Z, 2-7>_<43 of A-Z, a-z, 0-9, -, _>; the given one is not")
+        token_id, secret = parts
+        made = Token(token_id, name, rights, expires_at_ms, now, first(secret))
         self._store.write_together([make(made)])
         return self._shown(made.id, made.generation, secret)
 

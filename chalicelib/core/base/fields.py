@@ -39,8 +39,8 @@ def integer(least: int = 0, most: int | None = None, **more: Any) -> Schema:
     return {"type": "integer", "format": "int64", **bounds, **more}
 
 
-def instant(text: str = "") -> Schema:
-    return integer(most=INSTANT_MS_MAX, description=f"{text} {EPOCH}".strip())
+def instant(text: str = "", **more: Any) -> Schema:
+    return integer(most=INSTANT_MS_MAX, description=f"{text} {EPOCH}".strip(), **more)
 
 
 def number(least: float, most: float, **more: Any) -> Schema:
@@ -74,8 +74,6 @@ def one_of(*schemas: Schema, **more: Any) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    if "oneOf" in schema and "type" in schema:
-        return one_of(schema, {"type": "null"}, description=schema["description"])
     if "oneOf" in schema:
         return {**schema, "oneOf": [*schema["oneOf"], {"type": "null"}]}
     if "null" in schema["type"]:
@@ -84,12 +82,15 @@ def nullable(schema: Schema) -> Schema:
     return {**schema, "type": [schema["type"], "null"], **values}
 
 
-def either(*choices: tuple[str, ...]) -> Schema:
-    """A rule for an object, as its `RULES`: the fields of one of these choices are given, and none of another."""
-    names = {name for choice in choices for name in choice}
-    nulls = {choice: {name: {"type": "null"} for name in names - {*choice}} for choice in choices}
-    given = {choice: {name: {"not": {"type": "null"}} for name in choice} for choice in choices}
-    return {"oneOf": [{"required": [*choice], "properties": given[choice] | nulls[choice]} for choice in choices]}
+def either(name: str, *others: str) -> Schema:
+    """A rule for an object, as its `RULES`: this field is given, or else all the others. Generators of clients ignore
+    it; a `oneOf` would make them split the object in two."""
+
+    def are_given(*names: str) -> Schema:
+        return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+    none = {"properties": {other: {"type": "null"} for other in others}}
+    return {"if": are_given(name), "then": none, "else": are_given(*others)}
 
 
 T = TypeVar("T")
@@ -247,8 +248,9 @@ def check(schema: Schema, value: Any, label: Label) -> Any:
 def _wanted(schema: Schema, value: Any) -> list[str]:
     """The allowed values, for an error text; empty if the value is allowed. Checks only the length of a list."""
     if isinstance(schema, type):
-        choices = getattr(schema, "RULES", {}).get("oneOf", [{"required": declarations(schema)}])
-        return [f"{{{', '.join(map(shown, choice['required']))}}}" for choice in choices]
+        rules = getattr(schema, "RULES", {})
+        choices = [rules["if"]["required"], rules["else"]["required"]] if "if" in rules else [declarations(schema)]
+        return [f"{{{', '.join(map(shown, choice))}}}" for choice in choices]
     if "oneOf" in schema:
         wanted = [_wanted(choice, value) for choice in schema["oneOf"]]
         return [] if [] in wanted else list(itertools.chain(*wanted))

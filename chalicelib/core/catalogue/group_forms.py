@@ -300,7 +300,7 @@ class FilterForms:
     tags: The tags to receive.
     expression: The JMESPath expression."""
 
-    RULES: ClassVar[Any] = either(("tags",), ("expression",))
+    RULES: ClassVar[Any] = either("tags", "expression")
 
     tags: list[str] | None = optional(array(string(TAG_CHARS_MAX), minItems=1, maxItems=FILTER_TAGS_MAX))
     expression: str | None = optional(string(EXPRESSION_CHARS_MAX))

@@ -43,6 +43,8 @@ KEY = string(KEY_BYTES_MAX, examples=["customer-42"])
 TAG = string(limits.TAG_CHARS_MAX, pattern=r"^[^|\s]([^|]*[^|\s])?$", examples=["paid"])
 PROPERTIES = mapping(additionalProperties={"type": "string"}, examples=[{"region": "eu"}])
 
+BODY_OR_BYTES = either("body", "body_base64")
+
 _TEXT = {"type": "string", "minLength": 1}
 _ANY_TEXT = {"type": "string"}
 
@@ -132,7 +134,7 @@ class Content:
         padded, no stray bits).
     properties: The sender's own names and values, together at most {PROPERTIES_BYTES_MAX} bytes of UTF-8."""
 
-    RULES: ClassVar[Any] = either(("body",), ("body_base64",))
+    RULES: ClassVar[Any] = BODY_OR_BYTES
 
     body: str | None = optional(BODY, _text)
     body_base64: bytes | None = optional(BODY_BASE64, _bytes)

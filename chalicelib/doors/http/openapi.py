@@ -92,10 +92,20 @@ def _setting(schema: Json) -> Json:
     return {"examples": [default], **(nullable(answered) if default is None else answered)}
 
 
+def _titled(field: str, schema: Json) -> Json:
+    """The schema with titles for its enums and nested objects, since generators of clients number those without."""
+    if "enum" in schema or "object" in schema.get("type", ""):
+        return {"title": "".join(map(str.capitalize, field.split("_"))), **schema}
+    if "oneOf" in schema:
+        return {**schema, "oneOf": [_titled(field, choice) for choice in schema["oneOf"]]}
+    return {**schema, "items": _titled(field, schema["items"])} if "items" in schema else schema
+
+
 def _object(kind: type, properties: Json, needed: list[str], **more: Any) -> Json:
     required = {"required": needed} if needed else {}
     rules = getattr(kind, "RULES", {})
-    return {"type": "object", **required, "properties": properties, **rules, **more, "description": described(kind)[""]}
+    titled = {field: _titled(field, schema) for field, schema in properties.items()}
+    return {"type": "object", **required, "properties": titled, **rules, **more, "description": described(kind)[""]}
 
 
 def without(schema: Json, *keywords: str) -> Json:
@@ -164,6 +174,14 @@ _IN_HEADERS = {
         f" at least {HOP_MS_MIN} ms. A malformed value is ignored (RFC 7240).",
     ),
 }
+_SERVERS = [
+    {"url": ".", "description": "The deployment that serves this document."},
+    {"url": "http://127.0.0.1:8000", "description": "`make run`."},
+]
+_WITH_IDS = (200, 201, 202)
+"""Statuses whose answers can have ids of what the operation has made."""
+_MADE = {*_IN_PATH, "receipt"} - {"topic", "group"}
+"""Fields of answers that name what the operation has made."""
 _BEARER = "bearer"
 _SECURITY = "A token from `POST /tokens`. Required if access control is on."
 
@@ -181,8 +199,7 @@ def document() -> dict[str, Any]:
         for operation in family.operations:
             parameters |= _in_query(operation)
             paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, family, schemas)
-    schemas.ref(Problem)
-    shared = {error.__name__: _response(_status(error), [error]) for error in [*_EVERYWHERE, *_GUARDED]}
+    shared = {error.__name__: _response(_status(error), [error], schemas) for error in [*_EVERYWHERE, *_GUARDED]}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -191,16 +208,22 @@ def document() -> dict[str, Any]:
             "summary": "A message queue without brokers.",
             "description": filled(http.__doc__),
         },
+        "servers": _SERVERS,
         "tags": [{"name": family.tag, "description": family.text} for family in FAMILIES],
         "security": [{_BEARER: []}, {}],  # the second: none, where access control is off
         "paths": paths,
         "components": {
             "schemas": schemas.by_name,
-            "parameters": parameters,
+            "parameters": {_key(name): parameter for name, parameter in parameters.items()},
             "responses": shared,
             "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer", "description": _SECURITY}},
         },
     }
+
+
+def _key(parameter: str) -> str:
+    """Some generators make a type of each parameter too. Under its name alone, they would have two types `Group`."""
+    return f"{parameter}Parameter"
 
 
 def _parameter(place: str, name: str, schema: Json, **more: Any) -> Json:
@@ -220,9 +243,12 @@ def _in_query(operation: Operation) -> Json:
 def _operation(operation: Operation, family: Family, schemas: Schemas) -> Json:
     summary, description = operation.text
     names = [*operation.path_names, *operation.headers, *_in_query(operation)]
-    parameters = [{"$ref": f"#/components/parameters/{name}"} for name in names]
+    parameters = [{"$ref": f"#/components/parameters/{_key(name)}"} for name in names]
     body = None if operation.method == "GET" else operation.request
-    answers = {str(status): _answer(status, answer, schemas) for status, answer in operation.answers.items()}
+    answers = {
+        str(status): _answer(status, answer, schemas) | _links(operation, status, answer, schemas)
+        for status, answer in operation.answers.items()
+    }
     return {
         "tags": [family.tag],
         "operationId": operation.id,
@@ -230,7 +256,7 @@ def _operation(operation: Operation, family: Family, schemas: Schemas) -> Json:
         "description": description + _rights_text(operation),
         **({"parameters": parameters} if parameters else {}),
         **({"requestBody": _request(body, schemas)} if body else {}),
-        "responses": {**answers, **_problems(operation)},
+        "responses": {**answers, **_problems(operation, schemas)},
         **({"security": []} if operation.right == "anyone" else {}),
     }
 
@@ -246,7 +272,8 @@ def _rights_text(operation: Operation) -> str:
 
 def _request(kind: type, schemas: Schemas) -> Json:
     """It may be left out where `{}` would do."""
-    is_required = any(declared.is_required for declared in declarations(kind).values())
+    rules = getattr(kind, "RULES", {})
+    is_required = "else" in rules or any(declared.is_required for declared in declarations(kind).values())
     return {"required": is_required, "content": _content(kind, schemas)}
 
 
@@ -306,6 +333,9 @@ _HEADERS = {
 }
 _EVERYWHERE: Errors = [errors.MethodNotAllowed, errors.MessageTooLarge, errors.Internal, errors.StoreUnavailable]
 """Their responses are the same for every operation that has them."""
+_MALFORMED: Errors = [errors.UnknownField, errors.InvalidField, errors.InvalidJson]
+"""Those of every operation."""
+_MALFORMED_CODES = "Or".join(error.__name__ for error in _MALFORMED)
 _GUARDED: Errors = [errors.Unauthenticated, errors.Forbidden]
 """Those of operations that need a token, where access control is on."""
 
@@ -346,15 +376,15 @@ class Problem(_Wrong):
     correlation_id = Sometimes(CORRELATION_ID)
 
 
-def _problems(operation: Operation) -> Json:
+def _problems(operation: Operation, schemas: Schemas) -> Json:
     """The error responses of an operation, by status. Those to a malformed request stand also where there is nothing to
     get wrong: a body may come all the same, or a query."""
     names: Errors = [errors.InvalidName] if {"topic", "group"} & {*operation.path_names} else []
-    malformed: Errors = [errors.UnknownField, errors.InvalidField, *names, errors.InvalidJson]
+    malformed: Errors = [*_MALFORMED, *names]
     by_status: dict[int, Errors] = {}
     for error in [*malformed, *(_NAMED[name] for name in operation.existing), *operation.errors]:
         by_status.setdefault(_status(error), []).append(error)
-    own = {str(status): _response(status, raised) for status, raised in by_status.items()}
+    own = {str(status): _response(status, raised, schemas) for status, raised in by_status.items()}
     guarded = _GUARDED if operation.right != "anyone" else []
     shared = [*(_EVERYWHERE if operation.asks_store or guarded else _EVERYWHERE[:-1]), *guarded]
     return own | {str(_status(error)): {"$ref": f"#/components/responses/{error.__name__}"} for error in shared}
@@ -364,15 +394,73 @@ def _status(error: type[DecantError]) -> int:
     return PROBLEMS[error.__name__][0]
 
 
-def _response(status: int, raised: Errors) -> Json:
+def _response(status: int, raised: Errors, schemas: Schemas) -> Json:
     texts = {error.__name__: described(error)[""] for error in raised}
-    members = {"status": {"const": status}, "code": {"enum": list(texts)}}
-    schema = {"allOf": [{"$ref": "#/components/schemas/Problem"}, {"type": "object", "properties": members}]}
     response: Json = {
         "description": "\n\n".join(f"`{code}`: {text}" for code, text in texts.items()),
-        "content": {MEDIA_TYPE: {"schema": schema, "example": problem(raised[0](_DETAILS[status]))}},
+        "content": {
+            MEDIA_TYPE: {
+                "schema": schemas.ref(_problem(status, raised)),
+                "example": problem(raised[0](_DETAILS[status])),
+            }
+        },
     }
     if status in _HEADERS:
         name, text, kind, example = _HEADERS[status]
         response["headers"] = {name: {"description": text, "required": True, "schema": kind, "example": example}}
     return response
+
+
+def _problem(status: int, raised: Errors) -> type[Problem]:
+    """A type of its own for the problems with this status and these codes: generators cannot narrow a shared one."""
+    codes = [error.__name__ for error in raised]
+    name = "Or".join(codes).replace(_MALFORMED_CODES, "BadRequest")
+    fields = {
+        "__doc__": f"A problem with status {status}, as in RFC 9457.",
+        "status": {"type": "integer", "const": status},
+        "code": string(const=codes[0]) if len(codes) == 1 else string(enum=codes),
+    }
+    return type(f"{name}Problem", (Problem,), fields)
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+def _links(operation: Operation, status: int, answer: type[Answer] | str, schemas: Schemas) -> Json:
+    """The operations that take the last name in the path of a PUT, or ids and receipts in the answer to a POST."""
+    if operation.method not in ("PUT", "POST") or status not in _WITH_IDS or isinstance(answer, str):
+        return {}
+    known = {name: f"$request.path.{name}" for name in operation.path_names}
+    if operation.method == "PUT":
+        new = {operation.path_names[-1]}
+    else:
+        places = _places(schemas.ref(answer), schemas.by_name)
+        new = places.keys() - known.keys()
+        known = {**places, **known}
+    others = [other for family in FAMILIES for other in family.operations if other is not operation]
+    takers = [other for other in others if {*other.existing} <= known.keys() and new & _taken(other)]
+    return {"links": {other.id: _link(other, known, schemas) for other in takers}} if takers else {}
+
+
+def _taken(operation: Operation) -> set[str]:
+    """A receipt, if it needs one, or else the names in its path that must exist."""
+    return {"receipt"} if "receipts" in declarations(operation.request or object) else {*operation.existing}
+
+
+def _link(operation: Operation, known: Json, schemas: Schemas) -> Json:
+    link = {"operationId": operation.id, "parameters": {name: known[name] for name in operation.existing}}
+    if operation.request and "receipt" in _taken(operation):
+        body = example_of(schemas.ref(operation.request), schemas.by_name)
+        link["requestBody"] = {**body, "receipts": [known["receipt"]]}
+    return link
+
+
+def _places(schema: Json, schemas: Json, at: str = "") -> dict[str, str]:
+    """The ids and receipts of an answer, and of the first item of its lists, each as an expression."""
+    fields = schemas[schema["$ref"].rpartition("/")[2]]["properties"]
+    places: dict[str, str] = {}
+    for name, part in fields.items():
+        if not at and "$ref" in part.get("items", {}) and name != "failed":
+            places |= _places(part["items"], schemas, f"/{name}/0")
+    names = (name for name in fields if name in _MADE)
+    return places | {name: f"$response.body#{at}/{name}" for name in names}
