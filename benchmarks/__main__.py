@@ -29,6 +29,7 @@ from benchmarks.scale import Sizes, scale
 from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server, demand_ref
 from benchmarks.side_by_side import side_by_side
 from benchmarks.sqs_door import sqs_door
+from benchmarks.starts import starts
 from benchmarks.writers import CROWDS, Crowd, writers
 from benchmarks.writers import QUICK as SMALL
 
@@ -49,6 +50,7 @@ PARTS = (
     "looks",
     "ramps",
     "bill",
+    "starts",
 )
 
 ABOUT = """
@@ -69,6 +71,7 @@ parts:
   looks         (m) how late and how evenly pops serve topics with many queues, and what they read, on virtual time
   ramps         (o) loads that grow beyond what partitions carry, overload, hot keys and logs, in virtual time; all is
                 scaled down by --scale
+  starts        (p) CPU time of `decant --help` and of `import decant`, beside click and a bare interpreter
   bill          (n) dollars of a million messages and of a month, beside SQS, Kinesis and Kafka; counted and computed
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
@@ -91,6 +94,7 @@ class Effort:
     crowds: tuple[Crowd, ...]
     look_seconds: int
     ramps: RampEffort
+    starts: int
 
 
 FULL = Effort(
@@ -106,6 +110,7 @@ FULL = Effort(
     crowds=CROWDS,
     look_seconds=10,
     ramps=RAMPS,
+    starts=40,
 )
 QUICK = Effort(
     cycles=5,
@@ -120,6 +125,7 @@ QUICK = Effort(
     crowds=SMALL,
     look_seconds=1,
     ramps=FEW_RAMPS,
+    starts=10,
 )
 """Some two minutes."""
 
@@ -189,6 +195,7 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "looks": lambda: looks(effort.look_seconds),
         "ramps": lambda: ramps(effort.ramps),
         "bill": bill,
+        "starts": lambda: starts(effort.starts),
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:
