@@ -47,7 +47,8 @@ store: {store}
 {token}Try, one after the other:
 {steps}"""
 
-BY_CURL = """  {curl} -X PUT localhost:{port}/topics/orders && {curl} -X PUT localhost:{port}/topics/orders/groups/billing
+BY_CURL = """  {curl} -X PUT localhost:{port}/topics/orders
+  {curl} -X PUT localhost:{port}/topics/orders/groups/billing
   {curl} localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
   {curl} localhost:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
 """
