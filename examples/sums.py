@@ -2,36 +2,34 @@
 
     python3 examples/sums.py [PORT]
 
-The worker could as well be another process, or a Lambda function that the group pushes to: see client/worker.py. The
+The worker could as well be another process, or a Lambda function that the group pushes to: see decant/worker.py. The
 topic is `sums`.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from pathlib import Path
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # where `client` is
+sys.path.insert(0, str(Path(__file__).parent.parent))  # where `decant` is, in a clone
 
-from client.worker import Message, Service
-
-HOST = "127.0.0.1"
+from decant import Decant, ReplyTimeout, Unreachable, operations
+from decant.worker import Message, Service
 
 
 def main(port: int) -> None:
-    url = f"http://{HOST}:{port}"
-    for path in ("/topics/sums", "/topics/sums/groups/adders"):
+    url = f"http://127.0.0.1:{port}"
+    with Service(url) as service:
         try:
-            urlopen(Request(url + path, b"{}", method="PUT")).close()
-        except HTTPError:
-            raise
-        except URLError:
+            service.mq.call(operations.put_topic("sums"), timeout=0.5)
+        except Unreachable:
             sys.exit(f"nothing answers at {url}: start it with make run")
-    service = Service(url)
+        service.mq.api.put_group("sums", "adders")
+        answer(service)
+
+
+def answer(service: Service) -> None:
     is_over = threading.Event()
 
     @service.worker
@@ -40,7 +38,7 @@ def main(port: int) -> None:
 
     worker = threading.Thread(target=add.run, args=("sums", "adders", is_over.is_set), kwargs={"wait_ms": 500})
     worker.start()
-    callers = [threading.Thread(target=ask, args=(service, sum_)) for sum_ in ("1 + 1", "2 + 3 + 4", "one + one")]
+    callers = [threading.Thread(target=ask, args=(service.mq, sum_)) for sum_ in ("1 + 1", "2 + 3 + 4", "one + one")]
     for caller in callers:
         caller.start()
     for caller in callers:
@@ -49,10 +47,12 @@ def main(port: int) -> None:
     worker.join()
 
 
-def ask(service: Service, question: str) -> None:
+def ask(mq: Decant, question: str) -> None:
     """Waits for the reply in the same call. Nobody can answer every question: after two seconds it gives up."""
-    status, answer = service.post("/topics/sums/requests", {"body": question, "timeout_ms": 2_000})
-    print(f"{question} = {answer['reply']['body'] if status == 200 else json.dumps(answer['code'])}")
+    try:
+        print(f"{question} = {mq.request('sums', question, timeout=2)}")
+    except ReplyTimeout as error:
+        print(f'{question} = "{error.code}"')
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from client.worker import Message, Service
+from decant.worker import Message, Service
 from tests.local.serving import Running, running
 from tests.support.emulators import ROOT, free_port
 
@@ -69,4 +69,5 @@ def _call(server: Running) -> tuple[dict[str, str], list[float]]:
     is_over.set()
     for worker in workers:
         worker.join()
+    service.mq.close()
     return answers, seconds
