@@ -14,11 +14,13 @@ from importlib.metadata import version
 from benchmarks.backlog import Plan, backlog
 from benchmarks.bill import bill
 from benchmarks.calls import calls
+from benchmarks.client import client
 from benchmarks.compression import compression
 from benchmarks.costs import costs
 from benchmarks.lateness import lateness
 from benchmarks.looks import looks
 from benchmarks.moves import moves
+from benchmarks.producer import producer
 from benchmarks.ramps import FULL as RAMPS
 from benchmarks.ramps import QUICK as FEW_RAMPS
 from benchmarks.ramps import Effort as RampEffort
@@ -51,6 +53,7 @@ PARTS = (
     "ramps",
     "bill",
     "starts",
+    "client",
 )
 
 ABOUT = """
@@ -71,8 +74,9 @@ parts:
   looks         (m) how late and how evenly pops serve topics with many queues, and what they read, on virtual time
   ramps         (o) loads that grow beyond what partitions carry, overload, hot keys and logs, in virtual time; all is
                 scaled down by --scale
-  starts        (p) CPU time of `decant --help` and of `import decant`, beside click and a bare interpreter
   bill          (n) dollars of a million messages and of a month, beside SQS, Kinesis and Kafka; counted and computed
+  starts        (p) CPU time of `decant --help` and of `import decant`, beside click and a bare interpreter
+  client        (q) the Python client beside urllib3 alone and boto3 on the SQS door, and a producer at 5 000 messages/s
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -95,6 +99,8 @@ class Effort:
     look_seconds: int
     ramps: RampEffort
     starts: int
+    client_rounds: int
+    producer_seconds: float
 
 
 FULL = Effort(
@@ -111,6 +117,8 @@ FULL = Effort(
     look_seconds=10,
     ramps=RAMPS,
     starts=40,
+    client_rounds=7,
+    producer_seconds=10.0,
 )
 QUICK = Effort(
     cycles=5,
@@ -126,6 +134,8 @@ QUICK = Effort(
     look_seconds=1,
     ramps=FEW_RAMPS,
     starts=10,
+    client_rounds=2,
+    producer_seconds=2.0,
 )
 """Some two minutes."""
 
@@ -196,6 +206,7 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "ramps": lambda: ramps(effort.ramps),
         "bill": bill,
         "starts": lambda: starts(effort.starts),
+        "client": lambda: f"{client(effort.client_rounds)}\n{producer(effort.producer_seconds)}",
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

@@ -14,10 +14,15 @@ from benchmarks.report import table
 PROGRAMS = {
     "an interpreter that does nothing": "pass",
     "import decant": "import decant",
+    "from decant import Decant": "from decant import Decant",
     "import click": "import click",
     "decant --help": "import sys; sys.argv = ['decant', '--help']; from decant.cli import main; main()",
 }
-RATIOS = {"import decant": "an interpreter that does nothing", "decant --help": "import click"}
+RATIOS = {
+    "import decant": "an interpreter that does nothing",
+    "from decant import Decant": "an interpreter that does nothing",
+    "decant --help": "import click",
+}
 
 
 def starts(rounds: int) -> str:

@@ -179,8 +179,6 @@ def _name(path: Path) -> str:
 PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.py"))]
 """It stands beside the layers: what the store writes, it reads, and one contract test joins them."""
 
-"""Modules that programs of users can copy."""
-
 PRODUCT = [Module(_name(path), path) for path in sorted(ROOT.glob("decant/**/*.py"))]
 """The package that users install: the client, the command line, and what of the service runs with them."""
 HOSTS = ("decant.testing", "decant.pytest_plugin", "decant.cli.serve", "decant.cli.deploy")
