@@ -35,6 +35,7 @@ class Tasks:
     def __init__(self, consumer: AsyncConsumer[Any], loop: asyncio.AbstractEventLoop, engine: Engine) -> None:
         self.consumer, self._loop, self._engine = consumer, loop, engine
         self._tasks: dict[Task, asyncio.Task[None]] = {}
+        self._thread = threading.get_ident()
 
     def begin(self, task: Task) -> None:
         self._soon(self._begin, task)
@@ -50,8 +51,9 @@ class Tasks:
         pass
 
     def _soon(self, function: Callable[..., None], *arguments: Any) -> None:
+        is_here = threading.get_ident() == self._thread  # then nobody has to wake the loop
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(function, *arguments)
+            (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(function, *arguments)
 
     def _begin(self, task: Task) -> None:
         self._tasks[task] = self._loop.create_task(self._attend(task))
