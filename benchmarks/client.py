@@ -35,7 +35,7 @@ _WARM_UP_ROUNDS = 1
 class Took(NamedTuple):
     seconds: float
     cpu_seconds: float
-    """Of this process, without the server's."""
+    """The CPU seconds of this process, without those of the server."""
 
 
 class Contender(Protocol):
