@@ -144,6 +144,8 @@ class Play:
         self._server, self._topic, self._random = server, topic, Random(seed)
         self.history = History()
         self.did: Counter[str] = Counter()
+        self._steps: list[tuple[str, str, str]] = []
+        """The begin of each handler, and its end if no retry follows: what, group, body."""
         self._done: set[tuple[str, str]] = set()
         """Groups, and the messages whose handlers have returned."""
         self.seed = seed
@@ -160,7 +162,24 @@ class Play:
         self.did = proxy.did
         unhandled = self._unhandled()
         self._judge()
-        return [*checker.violations(self.history), *unhandled]
+        return [*checker.violations(self.history), *unhandled, *self._overtaken()]
+
+    def _overtaken(self) -> list[str]:
+        """Messages whose handler began before that of an earlier one of their queue, or key, had ended for good."""
+        found, ended = [], set[tuple[str, str]]()
+        places = {self.history.log[place]: place for place in sorted(self.history.log)}
+        keys = {each.body: each.key for each in self.history.sent}
+        for what, group, body in self._steps:
+            if what == "end":
+                ended.add((group, body))
+                continue
+            for earlier in places:
+                is_before = places[earlier][0] == places[body][0] and places[earlier] < places[body]
+                is_same = group == "ordered" or (group == "keyed" and keys[body] is not None)
+                is_same = is_same and (group == "ordered" or keys[body] == keys[earlier])
+                if is_before and is_same and (group, earlier) not in ended:
+                    found.append(f"{body} overtook {earlier} in {group}")
+        return found
 
     def _unhandled(self) -> list[str]:
         """Messages that were acked though no handler has returned."""
@@ -235,6 +254,7 @@ class Play:
         lock, sleep = threading.Lock(), Seconds(self._server.clock).sleep
 
         def handle(value: str) -> None:
+            self._steps.append(("begin", group, value))
             with lock:
                 luck, nap_s = random.random(), random.choice((0, 0, 0, 0.1, 0.5, 1.5))
             sleep(nap_s)
@@ -242,6 +262,7 @@ class Play:
                 raise Retry(0.2, "busy")
             if luck < 0.15:
                 raise ValueError("no")
+            self._steps.append(("end", group, value))
             if luck < 0.17:
                 raise Bury("malformed")
             self._done.add((group, value))

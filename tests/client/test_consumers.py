@@ -256,9 +256,10 @@ def test_acks_ride_on_the_next_pop(server: Server, crew: Crew) -> None:
     server.client.send_all("orders", list("abcdef"))
     with crew.running():
         until(lambda: len(seen.values) == 6)
-    ridden = [len(request.fields.get("ack", ())) for request in crew.wire.named("pop")]
-    assert sum(ridden) == 6
-    assert crew.wire.named("ack") == []
+    ridden = sum(len(request.fields.get("ack", ())) for request in crew.wire.named("pop"))
+    alone = sum(len(request.fields["receipts"]) for request in crew.wire.named("ack"))
+    assert ridden + alone == 6
+    assert ridden >= 4, "only the last has no pop to ride on, or one that a busy machine holds up"
 
 
 def test_an_ack_without_a_pop_goes_after_a_moment(server: Server, crew: Crew) -> None:
@@ -289,11 +290,10 @@ def test_each_pop_can_be_repeated(server: Server, crew: Crew) -> None:
     server.client.send("orders", "4711")
     with crew.running():
         until(lambda: seen.values, server.clock, 0.2)
+        until(lambda: len({request.fields["attempt_id"] for request in crew.wire.named("pop")}) > 1)
     assert len(lost) == 2
     assert len(set(lost)) == 1
     assert [message.attempt for message in seen.messages] == [1]
-    attempts = [request.fields["attempt_id"] for request in crew.wire.named("pop")]
-    assert len(set(attempts)) > 1
 
 
 def test_a_paused_group_is_asked_now_and_then(server: Server, crew: Crew) -> None:
