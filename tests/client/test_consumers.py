@@ -153,7 +153,7 @@ def test_a_body_that_is_no_payload_is_nacked(server: Server, crew: Crew) -> None
     assert "JSONDecodeError" in dead["reason"]
 
 
-@pytest.mark.parametrize("value", [0, "done", {"a": 1}, [1, 2], object()], ids=str)
+@pytest.mark.parametrize("value", [0, "done", {"a": 1}, [1, 2], object()], ids=lambda value: type(value).__name__)
 def test_what_a_handler_returns_counts_for_requests_alone(server: Server, crew: Crew, value: Any) -> None:
     crew.consumer(lambda _order: value)
     server.client.send("orders", "4711")
