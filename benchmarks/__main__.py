@@ -14,11 +14,13 @@ from importlib.metadata import version
 from benchmarks.backlog import Plan, backlog
 from benchmarks.bill import bill
 from benchmarks.calls import calls
+from benchmarks.client import client
 from benchmarks.compression import compression
 from benchmarks.costs import costs
 from benchmarks.lateness import lateness
 from benchmarks.looks import looks
 from benchmarks.moves import moves
+from benchmarks.producer import producer
 from benchmarks.ramps import FULL as RAMPS
 from benchmarks.ramps import QUICK as FEW_RAMPS
 from benchmarks.ramps import Effort as RampEffort
@@ -29,6 +31,7 @@ from benchmarks.scale import Sizes, scale
 from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server, demand_ref
 from benchmarks.side_by_side import side_by_side
 from benchmarks.sqs_door import sqs_door
+from benchmarks.starts import starts
 from benchmarks.writers import CROWDS, Crowd, writers
 from benchmarks.writers import QUICK as SMALL
 
@@ -49,6 +52,8 @@ PARTS = (
     "looks",
     "ramps",
     "bill",
+    "starts",
+    "client",
 )
 
 ABOUT = """
@@ -70,6 +75,8 @@ parts:
   ramps         (o) loads that grow beyond what partitions carry, overload, hot keys and logs, in virtual time; all is
                 scaled down by --scale
   bill          (n) dollars of a million messages and of a month, beside SQS, Kinesis and Kafka; counted and computed
+  starts        (p) CPU time of `decant --help` and of `import decant`, beside click and a bare interpreter
+  client        (q) the Python client beside urllib3 alone and boto3 on the SQS door, and a producer at 5 000 messages/s
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -91,6 +98,9 @@ class Effort:
     crowds: tuple[Crowd, ...]
     look_seconds: int
     ramps: RampEffort
+    starts: int
+    client_rounds: int
+    producer_seconds: float
 
 
 FULL = Effort(
@@ -106,6 +116,9 @@ FULL = Effort(
     crowds=CROWDS,
     look_seconds=10,
     ramps=RAMPS,
+    starts=40,
+    client_rounds=7,
+    producer_seconds=10.0,
 )
 QUICK = Effort(
     cycles=5,
@@ -120,6 +133,9 @@ QUICK = Effort(
     crowds=SMALL,
     look_seconds=1,
     ramps=FEW_RAMPS,
+    starts=10,
+    client_rounds=2,
+    producer_seconds=2.0,
 )
 """Some two minutes."""
 
@@ -189,6 +205,8 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "looks": lambda: looks(effort.look_seconds),
         "ramps": lambda: ramps(effort.ramps),
         "bill": bill,
+        "starts": lambda: starts(effort.starts),
+        "client": lambda: f"{client(effort.client_rounds)}\n{producer(effort.producer_seconds)}",
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

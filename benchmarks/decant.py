@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.http_client import Connection
 from chalicelib.api import Api
@@ -34,11 +34,16 @@ class InProcess:
         self._api.ack(self._topic, self.group, {"receipts": receipts})
 
 
-class OverHttp:
-    """As `InProcess`. `is_kept`: one connection for all requests."""
+class Asking(Protocol):
+    def ask(self, method: str, path: str, body: object) -> Any:
+        """Sends a request, and returns the JSON of its answer."""
 
-    def __init__(self, port: int, topic: str, is_kept: bool = True) -> None:
-        self._connection = Connection(port, is_kept)
+
+class OverHttp:
+    """As `InProcess`. `is_kept`: one connection for all requests. `connection`: by another HTTP client."""
+
+    def __init__(self, port: int, topic: str, is_kept: bool = True, connection: Asking | None = None) -> None:
+        self._connection = connection or Connection(port, is_kept)
         self._path = f"/topics/{topic}"
         self.group = GROUP
         self._connection.ask("PUT", self._path, {})

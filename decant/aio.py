@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
@@ -19,6 +20,8 @@ from decant.settings import Settings, settings
 
 if TYPE_CHECKING:
     from decant.aio_producer import AsyncProducer
+    from decant.aio_running import AsyncCrew
+    from decant.consumer import AsyncConsumer, How, Middleware
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -209,6 +212,58 @@ class AsyncDecant:
                 return
 
     # -- consuming -----------------------------------------------------------------------------------------------------
+
+    def consumer(
+        self,
+        topic: str | Topic[T],
+        *,
+        group: str,
+        reply: Any = None,
+        middleware: Sequence[Middleware] = (),
+        secrets: Sequence[str] = (),
+        **how: Unpack[How],
+    ) -> Callable[[Callable[..., Awaitable[Any]]], AsyncConsumer[T]]:
+        """Makes a consumer of an `async def`, which gets the payload, or the payload and the message; with `batch`, a
+        list of messages. `decant.consumer` says what becomes of a message when it returns or raises.
+
+        reply: The type of replies to requests. By default text, bytes and JSON.
+        middleware: Functions that each get the next handler and return one; the first is the outermost.
+        secrets: Those of the group, `whsec_...`, for `asgi`: calls must be signed by one of them.
+        how: See `decant.consumer.How`.
+        """
+        from decant.consumer import AsyncConsumer, options
+
+        made = options(group, **how)
+
+        def decorate(function: Callable[..., Awaitable[Any]]) -> AsyncConsumer[T]:
+            consumer: AsyncConsumer[T] = AsyncConsumer(
+                self, function, topic_of(topic), made, reply, middleware, secrets
+            )
+            self._crew.consumers.append(consumer)
+            return consumer
+
+        return decorate
+
+    async def run(self, *consumers: AsyncConsumer[Any], grace: Duration = 25.0) -> None:
+        """Runs these consumers, or all of the client, until SIGTERM, SIGINT, `stop`, or until its task is cancelled.
+        Then it takes no more messages, lets those at work end within `grace`, and gives back what has not begun. A
+        second signal ends it at once. Raises the first error that no repeat would mend, such as TopicNotFound."""
+        await self._crew.run(consumers, seconds("grace", grace))
+
+    def stop(self) -> None:
+        """Ends `run`, from a handler or any other task or thread."""
+        self._crew.stop()
+
+    async def work(self, *consumers: AsyncConsumer[Any]) -> int:
+        """Handles the messages that are ready, one after another, until there are none. Returns how many it handled.
+        For tests and for scheduled jobs."""
+        return await self._crew.work(consumers)
+
+    @functools.cached_property
+    def _crew(self) -> AsyncCrew:
+        from decant.aio_running import AsyncCrew
+
+        return AsyncCrew(self)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

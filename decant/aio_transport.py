@@ -10,7 +10,7 @@ from decant import http1, tls
 from decant.address import Address
 from decant.calls import HttpRequest, HttpResponse, NoAnswer, NotSent
 from decant.errors import NotDecant
-from decant.transport import CONNECT_S, IDLE_S, KEPT_MAX, Transport, context_for, is_readable, reason
+from decant.transport import CONNECT_S, IDLE_S, KEPT_MAX, HttpTransport, Transport, context_for, is_readable, reason
 
 
 class AsyncTransport(Protocol):
@@ -37,6 +37,10 @@ class InThreads:
     def address(self) -> str:
         return self._transport.address
 
+    def blocking(self) -> Transport:
+        """The same for threads."""
+        return self._transport
+
     async def send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
         return await asyncio.to_thread(self._transport.send, request, timeout_s)
 
@@ -56,6 +60,10 @@ class AsyncHttpTransport:
     @property
     def address(self) -> str:
         return self._address.url
+
+    def blocking(self) -> Transport:
+        """The same for threads."""
+        return HttpTransport(self._address, self._context)
 
     async def send(self, request: HttpRequest, timeout_s: float) -> HttpResponse:
         deadline = time.monotonic() + timeout_s

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
@@ -18,7 +19,9 @@ from decant.settings import Settings, settings
 from decant.transport import HttpTransport, Transport
 
 if TYPE_CHECKING:
+    from decant.consumer import Consumer, How, Middleware
     from decant.producer import Producer
+    from decant.running import Crew
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -208,6 +211,56 @@ class Decant:
                 return
 
     # -- consuming -----------------------------------------------------------------------------------------------------
+
+    def consumer(
+        self,
+        topic: str | Topic[T],
+        *,
+        group: str,
+        reply: Any = None,
+        middleware: Sequence[Middleware] = (),
+        secrets: Sequence[str] = (),
+        **how: Unpack[How],
+    ) -> Callable[[Callable[..., Any]], Consumer[T]]:
+        """Makes a consumer of a function, which gets the payload, or the payload and the message; with `batch`, a list
+        of messages. `decant.consumer` says what becomes of a message when it returns or raises.
+
+        reply: The type of replies to requests. By default text, bytes and JSON.
+        middleware: Functions that each get the next handler and return one; the first is the outermost.
+        secrets: Those of the group, `whsec_...`, for `wsgi` and `asgi`: calls must be signed by one of them.
+        how: See `decant.consumer.How`.
+        """
+        from decant.consumer import Consumer, options
+
+        made = options(group, **how)
+
+        def decorate(function: Callable[..., Any]) -> Consumer[T]:
+            consumer: Consumer[T] = Consumer(self, function, topic_of(topic), made, reply, middleware, secrets)
+            self._crew.consumers.append(consumer)
+            return consumer
+
+        return decorate
+
+    def run(self, *consumers: Consumer[Any], grace: Duration = 25.0) -> None:
+        """Runs these consumers, or all of the client, until SIGTERM, SIGINT or `stop`. Then it takes no more messages,
+        lets those at work end within `grace`, and gives back what has not begun. A second signal ends it at once.
+        Raises the first error that no repeat would mend, such as TopicNotFound."""
+        self._crew.run(consumers, seconds("grace", grace))
+
+    def stop(self) -> None:
+        """Ends `run`, from another thread or a handler."""
+        self._crew.stop()
+
+    def work(self, *consumers: Consumer[Any]) -> int:
+        """Handles the messages that are ready, in this thread, until there are none. Returns how many it handled. For
+        tests and for scheduled jobs."""
+        return self._crew.work(consumers)
+
+    @functools.cached_property
+    def _crew(self) -> Crew:
+        from decant.running import Crew
+
+        return Crew(self)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

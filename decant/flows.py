@@ -20,7 +20,7 @@ from decant.errors import (
     problem_of,
 )
 from decant.messages import Outgoing, Sent
-from decant.payloads import Codec, Topic, encoded_in
+from decant.payloads import Codec, Topic, body_of, encoded_in
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -136,8 +136,7 @@ def sending_all(topic: Topic[T], values: Iterable[T | Outgoing[T]], time: Time) 
 
 def as_json(topic: Topic[T], value: T | Outgoing[T]) -> Json:
     """The message as the service takes it."""
-    outgoing: Outgoing[T] = value if isinstance(value, Outgoing) else Outgoing(value)
-    return outgoing.as_json(topic)
+    return value.as_json(topic) if isinstance(value, Outgoing) else body_of(topic.codec.encode(value))
 
 
 def batches(messages: Iterable[Json]) -> Iterator[list[Json]]:

@@ -45,9 +45,17 @@ READY = """Decant listens on http://{host}:{port}
 store: {store}
 {seeded}DynamoDB endpoint{access}: {endpoint}
 {token}Try, one after the other:
-  {curl} -X PUT localhost:{port}/topics/orders && {curl} -X PUT localhost:{port}/topics/orders/groups/billing
+{steps}"""
+
+BY_CURL = """  {curl} -X PUT localhost:{port}/topics/orders
+  {curl} -X PUT localhost:{port}/topics/orders/groups/billing
   {curl} localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
   {curl} localhost:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
+"""
+BY_COMMAND = """  export DECANT_URL=http://localhost:{port}{secret}
+  decant topic set orders && decant group set orders billing
+  decant send orders hello
+  decant take orders billing
 """
 
 
@@ -62,12 +70,12 @@ def main(arguments: list[str]) -> int:
     return run()
 
 
-def run() -> int:
-    """As the environment says, until interrupted. Returns the exit code."""
+def run(steps: str = BY_CURL) -> int:
+    """As the environment says, until interrupted. `steps`: what a person may try first. Returns the exit code."""
     for ending in ENDINGS:
         signal.signal(ending, signal.default_int_handler)
     try:
-        serve()
+        serve(steps)
     except KeyboardInterrupt:
         return 0
     except StartupError as reason:
@@ -76,7 +84,7 @@ def run() -> int:
     return 0
 
 
-def serve() -> None:
+def serve(steps: str) -> None:
     startup.choose()
     host = startup.host()
     listening = listen(port_of(os.environ.get("PORT") or "8000"), host)
@@ -89,7 +97,8 @@ def serve() -> None:
     token = startup.first_token()
     curl = 'curl -s -H "authorization: Bearer $TOKEN"' if token else "curl -s"
     shown = f"[{host}]" if ":" in host else host
-    ready = {"host": shown, "port": port, "store": store, "seeded": seeded, "token": token, "curl": curl}
+    first = steps.format(port=port, curl=curl, secret=" DECANT_TOKEN=$TOKEN" if token else "")
+    ready = {"host": shown, "port": port, "store": store, "seeded": seeded, "token": token, "steps": first}
     startup.say(READY.format(**ready, access=access, endpoint=where))
     background.start()
     listening.end_at(*ENDINGS)

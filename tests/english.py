@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 NUMBERS = "tests/english.txt"
 GIT = shutil.which("git") or "/bin/false"
 
-CODE = ("benchmarks", "chalicelib", "client", "decant", "examples", "infra", "local", "spark", "tests")
+CODE = ("benchmarks", "chalicelib", "decant", "examples", "infra", "local", "spark", "tests")
 """The docstrings and comments of each are an area. So are `docs`, `openapi`, and `errors`: all other texts of code."""
 
 _HEADLESS = re.compile(r"[\"'(*_\d. -]*(What|Who|Whoever|Of)\b(?!.*\?$)")

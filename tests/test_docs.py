@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from decant.cli.serve import serve
+from local.__main__ import HELP
+
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("[a-z]*/**/*.md")]
 FOLDERS = ("", "chalicelib", "chalicelib/core", "chalicelib/doors", "infra/parts", "spark", "tests")
@@ -43,3 +46,11 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     named = set(_FILE.findall(page.read_text()))
     folders = [page.parent, *(ROOT / folder for folder in FOLDERS)]
     assert {name for name in named if not any((folder / name).exists() for folder in folders)} == set()
+
+
+def test_the_guide_lists_each_option_and_variable_of_the_server() -> None:
+    page = (ROOT / "docs/running.md").read_text()
+    options = [option for parameter in serve.params for option in parameter.opts]
+    assert [option for option in options if f"| `{option}" not in page] == []
+    variables = re.findall(r"^  ([A-Z_]+) ", HELP, re.MULTILINE)
+    assert [variable for variable in variables if f"| `{variable}" not in page] == []

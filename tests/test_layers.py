@@ -179,9 +179,6 @@ def _name(path: Path) -> str:
 PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.py"))]
 """It stands beside the layers: what the store writes, it reads, and one contract test joins them."""
 
-CLIENT = [Module(_name(path), path) for path in sorted(ROOT.glob("client/**/*.py"))]
-"""Modules that programs of users can copy."""
-
 PRODUCT = [Module(_name(path), path) for path in sorted(ROOT.glob("decant/**/*.py"))]
 """The package that users install: the client, the command line, and what of the service runs with them."""
 HOSTS = ("decant.testing", "decant.pytest_plugin", "decant.cli.serve", "decant.cli.deploy")
@@ -331,16 +328,9 @@ def _packages(module: Module) -> set[str]:
 # -- the client -------------------------------------------------------------------------------------------------------
 
 
-def test_the_client_imports_nothing_but_the_standard_library() -> None:
-    for module in CLIENT:
-        assert _packages(module) - {"client"} <= sys.stdlib_module_names, module.name
-    for module in MODULES:
-        assert "client" not in _packages(module), module.name
-
-
 def test_the_product_imports_the_service_only_where_it_runs_it() -> None:
     for module in PRODUCT:
-        ours = _packages(module) & {"app", "benchmarks", "chalicelib", "client", "infra", "local", "spark", "tests"}
+        ours = _packages(module) & {"app", "benchmarks", "chalicelib", "infra", "local", "spark", "tests"}
         assert ours == set() or module.is_in(*HOSTS), f"{module.name} imports {ours}"
     for module in [*MODULES, *PIPELINE]:
         assert "decant" not in _packages(module), module.name
@@ -363,7 +353,7 @@ def test_importing_the_product_imports_nothing_else() -> None:
 
 
 def test_functions_stay_small() -> None:
-    for module in [*MODULES, *PIPELINE, *CLIENT, *PRODUCT]:
+    for module in [*MODULES, *PIPELINE, *PRODUCT]:
         if module.name == "decant.operations":  # generated: as long as the contract
             continue
         for node in ast.walk(module.tree):
@@ -373,9 +363,7 @@ def test_functions_stay_small() -> None:
 
 
 def test_modules_say_what_they_are_for() -> None:
-    assert [
-        module.name for module in [*MODULES, *PIPELINE, *CLIENT, *PRODUCT] if not ast.get_docstring(module.tree)
-    ] == []
+    assert [module.name for module in [*MODULES, *PIPELINE, *PRODUCT] if not ast.get_docstring(module.tree)] == []
 
 
 def test_the_verbs_of_the_port_say_what_they_are_for() -> None:

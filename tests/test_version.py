@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 RELEASE = VERSION.partition(".dev")[0]
 SOURCE = ROOT / "chalicelib" / "__init__.py"
 CHANGELOG = ROOT / "CHANGELOG.md"
-FOLDERS = ("benchmarks", "chalicelib", "client", "decant", "docs", "examples", "infra", "local", "spark", "tests")
+FOLDERS = ("benchmarks", "chalicelib", "decant", "docs", "examples", "infra", "local", "spark", "tests")
 SUFFIXES = {".json", ".md", ".py", ".svg", ".toml", ".txt", ".yaml"}
 
 

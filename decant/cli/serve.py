@@ -44,5 +44,5 @@ def serve(is_open: bool, allow_host: tuple[str, ...], **options: object) -> None
         chosen["ALLOW_HOST"] = ",".join(allow_host)
     os.environ.update(chosen)
     with needing("serve"):
-        from local.__main__ import leave, run
-    leave(run())
+        from local.__main__ import BY_COMMAND, leave, run
+    leave(run(BY_COMMAND))

@@ -21,6 +21,7 @@ class Clock:
         self._here = threading.local()
         self._changed = threading.Condition()
         self._moved = moved
+        self._watchers: list[Callable[[], None]] = []
 
     @property
     def now(self) -> datetime:
@@ -47,7 +48,10 @@ class Clock:
                 raise TimeoutError(f"a call does not end for {_CALL_SECONDS_MAX:.0f} s")
             self._ahead_ms += step // timedelta(milliseconds=1)
             self._changed.notify_all()
+            watchers = list(self._watchers)
         self._moved()
+        for watcher in watchers:
+            watcher()
 
     # -- for the service ----------------------------------------------------------------------------------------------
 
@@ -78,10 +82,35 @@ class Clock:
         with self._changed:
             self._changed.notify_all()
 
+    @contextmanager
+    def watch(self, watcher: Callable[[], None]) -> Iterator[None]:
+        """Has the watcher called each time after the clock was moved."""
+        with self._changed:
+            self._watchers.append(watcher)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._watchers.remove(watcher)
+
     def _count(self, calls: int) -> None:
         with self._changed:
             self._busy += calls
             self._changed.notify_all()
+
+
+class Seconds:
+    """The clock as clients read it, whose consumers notice when it is moved."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.watch = clock.watch
+
+    def __call__(self) -> float:
+        return self._clock.uptime_ms() / 1_000
+
+    def sleep(self, seconds: float) -> None:
+        self._clock.sleep(round(seconds * 1_000))
 
 
 class Bell:

@@ -16,7 +16,7 @@ from decant.aio import AsyncDecant
 from decant.aio_transport import InThreads
 from decant.calls import HttpRequest, HttpResponse
 from decant.client import Decant
-from decant.testing.clock import Bell, Clock
+from decant.testing.clock import Bell, Clock, Seconds
 from local import background
 from local import server as http
 from local.memory.store import MemoryStore
@@ -56,8 +56,9 @@ class Server:
         self._http: HttpServer | None = None
         wiring.use(self._api)
         token = self._token() if access else None
-        self.client = Decant(ADDRESS, token, transport=InProcess(self.clock))
-        self.async_client = AsyncDecant(ADDRESS, token, transport=InThreads(InProcess(self.clock)))
+        seconds = Seconds(self.clock)
+        self.client = Decant(ADDRESS, token, transport=InProcess(self.clock), clock=seconds, sleep=seconds.sleep)
+        self.async_client = AsyncDecant(ADDRESS, token, transport=InThreads(InProcess(self.clock)), clock=seconds)
 
     def _token(self) -> str:
         made: dict[str, Any] = self._api.make_token({"name": "test", "rights": [EVERYTHING]})

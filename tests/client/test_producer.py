@@ -124,6 +124,13 @@ def test_a_call_takes_256_messages_or_4_mib(face: Face) -> None:
     assert [len(request.json["messages"]) for request in server.requests] == [256, 44, 2, 2, 1]
 
 
+def test_a_thousand_messages_take_four_calls(face: Face) -> None:
+    with serving(stores()) as server, face(server.url).producer("orders", linger=30) as out:
+        for number in range(1_000):
+            out.send(str(number))
+    assert sorted(len(request.json["messages"]) for request in server.requests) == [232, 256, 256, 256]
+
+
 def test_an_answer_that_is_lost_is_asked_for_again_with_the_same_ids(face: Face) -> None:
     with serving(closes, closes, stores()) as server:
         with face(server.url).producer("orders") as out:

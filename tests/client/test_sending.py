@@ -147,6 +147,13 @@ def test_a_header_that_would_split_the_request_is_refused(mq: Any, name: str) ->
         mq.api.produce(name, messages=[{"body": "a"}], baggage="a=b\r\nx: y")
 
 
+def test_a_thousand_messages_take_four_calls(face: Face) -> None:
+    with serving(*(answer(200, {"messages": stored(*range(count))}) for count in (256, 256, 256, 232))) as server:
+        sent = face(server.url).send_all("orders", ["x"] * 1_000)
+    assert len(sent) == 1_000
+    assert [len(request.json["messages"]) for request in server.requests] == [256, 256, 256, 232]
+
+
 # -- some stored, some not --------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import gc
 import os
+import signal
 import socket
 import ssl
 import threading
@@ -64,6 +65,15 @@ def again_and_again(mq: Decant) -> None:
         mq.api.get_topic("first")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A process that a shell started in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_call_leaves_no_answer_to_the_next() -> None:
     def interrupts(connection: Any, request: Received) -> None:
         if len(server.requests) == 1:
@@ -71,7 +81,7 @@ def test_an_interrupted_call_leaves_no_answer_to_the_next() -> None:
         echo(connection, request)
 
     def signal_main() -> None:
-        os.kill(os.getpid(), 2)
+        os.kill(os.getpid(), signal.SIGINT)
 
     with serving(interrupts) as server, Decant(server.url) as mq:
         with warnings.catch_warnings():

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 
-import pytest
-
-from client.worker import Message, Service
+from decant.worker import Message, Service
 from tests.local.serving import Running, running
-from tests.support.emulators import ROOT, free_port
 
 CALLERS = 20
-
-
-def test_the_example_asks_and_answers() -> None:
-    with running() as server:
-        example = [sys.executable, "examples/sums.py", str(server.port)]
-        done = subprocess.run(example, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
-        assert sorted(done.stdout.splitlines()) == ["1 + 1 = 2", "2 + 3 + 4 = 9", 'one + one = "ReplyTimeout"']
-
-
-@pytest.mark.parametrize("name", ["sums", "orders"])
-def test_an_example_without_a_server_says_what_to_start(name: str) -> None:
-    example = [sys.executable, f"examples/{name}.py", str(port := free_port())]
-    done = subprocess.run(example, cwd=ROOT, capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"nothing answers at http://127.0.0.1:{port}: start it with make run\n"
 
 
 def test_many_callers_get_their_replies_from_workers_that_pop() -> None:
@@ -69,4 +49,5 @@ def _call(server: Running) -> tuple[dict[str, str], list[float]]:
     is_over.set()
     for worker in workers:
         worker.join()
+    service.mq.close()
     return answers, seconds

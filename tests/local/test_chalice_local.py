@@ -17,7 +17,7 @@ import pytest
 from tests.local.serving import ANSWER_SECONDS, START_SECONDS, Running, chalice_local, environment, running
 from tests.support.emulators import ROOT, free_port
 
-WALK = (ROOT / "README.md").read_text().partition("## Send and receive a message\n")[2].partition("Ask, and wait")[0]
+WALK = (ROOT / "README.md").read_text().partition("## Use it over HTTP\n")[2].partition("In this table")[0]
 """From the topic to the ack."""
 
 

@@ -36,7 +36,7 @@ def serving(installed: Installed, *arguments: str, **settings: str) -> Iterator[
     try:
         assert process.stdout is not None
         lines: list[str] = []
-        while not lines or (lines[-1] and "/pop" not in lines[-1]):
+        while not lines or (lines[-1] and "decant take" not in lines[-1]):
             lines.append(process.stdout.readline())
         assert lines[-1], process.communicate()
         yield Running(process, "".join(lines).replace("0.0.0.0", "127.0.0.1"))

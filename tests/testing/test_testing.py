@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -182,8 +183,18 @@ def test_it(repeat, decant, decant_clock, decant_url):
 
 
 def test_fixtures_give_each_test_a_service_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "test_users.py").write_text(USERS_TEST)
+    assert "2 passed" in _tested(tmp_path, USERS_TEST)
+
+
+def test_the_code_of_the_guide_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/testing.md").read_text(), re.M | re.S)
+    assert "2 passed" in _tested(tmp_path, "".join(blocks))
+
+
+def _tested(folder: Path, content: str) -> str:
+    """Runs pytest on a file of the user's. Returns its output."""
+    (folder / "test_users.py").write_text(content)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "decant.pytest_plugin", "-p", "no:cacheprovider", "."]
     path = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, check=False)
-    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    done = subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr

@@ -1,0 +1,59 @@
+"""Traces, by the real OpenTelemetry, where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from decant import Decant
+from decant.testing import Server
+from decant.testing.server import ADDRESS, InProcess
+
+sdk = pytest.importorskip("opentelemetry.sdk.trace")
+
+
+class Exporter:
+    def __init__(self) -> None:
+        self.spans: list[Any] = []
+
+    def export(self, spans: Any) -> None:
+        self.spans += spans
+
+    def shutdown(self) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        server.client.api.put_topic("orders", queues=1)
+        server.client.api.put_group("orders", "billing")
+        yield server
+
+
+def test_the_span_of_a_handler_is_linked_to_that_of_the_sender(server: Server) -> None:
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    from decant.otel import Traced, spans
+
+    exporter, provider = Exporter(), sdk.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("test")
+    mq = Decant(ADDRESS, transport=Traced(InProcess(server.clock)))
+
+    @mq.consumer("orders", group="billing", middleware=[spans(tracer)])
+    def bill(order: str) -> None:
+        if order == "fail":
+            raise ValueError("no")
+
+    with tracer.start_as_current_span("sale") as sale:
+        sent = mq.send("orders", "well")
+    mq.send("orders", "fail")
+    assert mq.work() == 2
+    _, well, fail = exporter.spans
+    assert (well.name, well.kind.name) == ("process orders", "CONSUMER")
+    assert [link.context.span_id for link in well.links] == [sale.get_span_context().span_id]
+    assert well.attributes["messaging.message.id"] == sent.id
+    assert (fail.links, fail.status.status_code.name, fail.events[0].name) == ((), "ERROR", "exception")
