@@ -32,8 +32,10 @@ COMMANDS = {
     "deploy": ("decant.cli.deploy", "Deploy Decant to AWS, or update it."),
     "undeploy": ("decant.cli.deploy", "Remove a deployed stage; its table is kept."),
     "package": ("decant.cli.deploy", "Make the zip and the template of a stage."),
+    "first-token": ("decant.cli.deploy", "Make the first token of a deployed stage."),
+    "spark": ("decant.cli.spark", "Run a job of the data pipeline."),
 }
-"""By name: the module that has it, as a function of that name, and what it does."""
+"""By name: the module that has it, as a function of that name, with `_` for `-`, and what it does."""
 
 
 class Commands(click.Group):
@@ -45,7 +47,7 @@ class Commands(click.Group):
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        found: click.Command = getattr(importlib.import_module(COMMANDS[name][0]), name)
+        found: click.Command = getattr(importlib.import_module(COMMANDS[name][0]), name.replace("-", "_"))
         return found
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""`decant deploy`, `undeploy` and `package`: the commands of `infra`, for an installed tool."""
+"""`decant deploy`, `undeploy`, `package` and `first-token`: the commands of `infra`, for an installed tool."""
 
 from __future__ import annotations
 
@@ -37,3 +37,10 @@ def undeploy(arguments: tuple[str, ...]) -> None:
 def package(arguments: tuple[str, ...]) -> None:
     """Make the zip and the template of a stage: decant package --stage dev"""
     _infra("package", arguments)
+
+
+@click.command("first-token", context_settings=PASSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def first_token(arguments: tuple[str, ...]) -> None:
+    """Write a token into a stage's table, and print it: decant first-token --stage dev --name me --rights JSON"""
+    _infra("token", arguments)

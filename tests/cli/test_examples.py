@@ -22,7 +22,7 @@ from decant.testing import Server
 from tests.cli.conftest import Run
 from tests.support.emulators import ROOT
 
-ELSEWHERE = {"deploy", "undeploy", "package"}
+ELSEWHERE = {"deploy", "undeploy", "package", "first-token", "spark"}
 """Their arguments and help are those of `infra`, whose tests run them."""
 
 

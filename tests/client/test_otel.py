@@ -1,4 +1,4 @@
-"""Traces, by the real OpenTelemetry, where it is installed."""
+"""Traces, by the real OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.sdk import trace as sdk
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from decant import Decant
 from decant.testing import Server
 from decant.testing.server import ADDRESS, InProcess
 
-sdk = pytest.importorskip("opentelemetry.sdk.trace")
 
-
-class Exporter:
+class Exporter(SpanExporter):
     def __init__(self) -> None:
         self.spans: list[Any] = []
 
-    def export(self, spans: Any) -> None:
+    def export(self, spans: Any) -> SpanExportResult:
         self.spans += spans
-
-    def shutdown(self) -> None:
-        pass
+        return SpanExportResult.SUCCESS
 
 
 @pytest.fixture

@@ -104,8 +104,7 @@ def test_a_store_that_refuses_its_caller_is_asked_once(refused: str) -> None:
 
 
 def test_a_command_of_chalice_that_only_imports_the_app_opens_no_store() -> None:
-    first = "import sys, app; from chalicelib import wiring; assert 'local.memory.store' not in sys.modules"
-    program = f"{first}; wiring.api().put_topic('t', {{}}); assert 'local.memory.store' in sys.modules"
+    program = "import sys, app; assert 'local.memory.store' not in sys.modules"
     environment = {name: value for name, value in os.environ.items() if name != "AWS_ENDPOINT_URL_DYNAMODB"}
     environment |= {"AWS_CHALICE_CLI_MODE": "true", "AWS_EC2_METADATA_DISABLED": "true", "DECANT_STORE": "memory"}
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True)

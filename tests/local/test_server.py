@@ -47,9 +47,9 @@ def test_a_request_has_its_query_as_it_was_sent() -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
 def test_the_lines_that_it_prints_work_when_pasted(server: Running) -> None:
     lines = [line.strip() for line in server.banner.splitlines() if "curl" in line]
-    assert len(lines) == 3
+    assert len(lines) == 4
     answers = [subprocess.check_output(["/bin/sh", "-c", line], text=True) for line in lines]
-    assert json.loads(answers[2])["messages"][0]["body"] == "hello"
+    assert json.loads(answers[3])["messages"][0]["body"] == "hello"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
