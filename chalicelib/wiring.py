@@ -117,7 +117,8 @@ def api() -> Api:
 
 def use(api: Api | None) -> None:
     """Replaces the instance (None: the next request builds one)."""
-    _Instance.api = api
+    with _Instance.lock:
+        _Instance.api = api
 
 
 def start() -> None:

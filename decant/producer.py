@@ -128,6 +128,7 @@ class Producer(Generic[T]):
         self._hurried = 0
         """Flushes under way."""
         self._is_closed = False
+        self._process = os.getpid()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(in_flight)]
         for thread in self._threads:
             thread.start()
@@ -135,6 +136,7 @@ class Producer(Generic[T]):
     def send(self, value: T, **options: Unpack[Options]) -> Future[Sent]:
         """Adds a message, and returns the future of its place; waits while `max_pending` messages have none. `options`:
         those of a send."""
+        self._demand_threads()
         message = Outgoing(value, **options).as_json(self._topic)
         future: Future[Sent] = Future()
         future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
@@ -152,6 +154,7 @@ class Producer(Generic[T]):
 
     def flush(self, timeout: float | None = None) -> bool:
         """Sends what waits, and waits for the results. Returns whether all have one in time."""
+        self._demand_threads()
         with self._changed:
             self._hurried += 1
             self._changed.notify_all()
@@ -160,8 +163,15 @@ class Producer(Generic[T]):
             finally:
                 self._hurried -= 1
 
+    def _demand_threads(self) -> None:
+        """Raises SettingError in a fork, where no thread sends."""
+        if self._process != os.getpid():
+            raise SettingError("the producer belongs to the process that made it; after a fork, make another")
+
     def close(self) -> None:
-        """Sends what waits, and ends the threads."""
+        """Sends what waits, and ends the threads. In a fork it does nothing."""
+        if self._process != os.getpid():
+            return
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -22,7 +22,7 @@ environment:
   PORT                        port to listen on, 0 for any free one (default 8000)
   HOST                        address to listen on (default 127.0.0.1); any but loopback needs ACCESS=on or OPEN=1
   OPEN                        1 lets everybody in who reaches HOST
-  ALLOW_HOST                  names, with commas between, under which web pages may call a server that is open
+  ALLOW_HOST                  names, with commas between, by which clients may call a server that is open
   DATA                        folder that keeps what is stored; without it, all is gone when the server stops
   DYNAMODB_PORT               port of the store's read-only DynamoDB endpoint, 0 for any free one
                               (default: PORT + 1, or any free one if that is in use)
@@ -47,12 +47,12 @@ store: {store}
 {token}Try, one after the other:
 {steps}"""
 
-BY_CURL = """  {curl} -X PUT localhost:{port}/topics/orders
-  {curl} -X PUT localhost:{port}/topics/orders/groups/billing
-  {curl} localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
-  {curl} localhost:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
+BY_CURL = """  {curl} -X PUT {name}:{port}/topics/orders
+  {curl} -X PUT {name}:{port}/topics/orders/groups/billing
+  {curl} {name}:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
+  {curl} {name}:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
 """
-BY_COMMAND = """  export DECANT_URL=http://localhost:{port}{secret}
+BY_COMMAND = """  export DECANT_URL=http://{name}:{port}{secret}
   decant topic set orders && decant group set orders billing
   decant send orders hello
   decant take orders billing
@@ -97,7 +97,8 @@ def serve(steps: str) -> None:
     token = startup.first_token()
     curl = 'curl -s -H "authorization: Bearer $TOKEN"' if token else "curl -s"
     shown = f"[{host}]" if ":" in host else host
-    first = steps.format(port=port, curl=curl, secret=" DECANT_TOKEN=$TOKEN" if token else "")
+    name = "localhost" if host in (HOST, "localhost", "0.0.0.0", "::", "::1") else shown  # noqa: S104
+    first = steps.format(name=name, port=port, curl=curl, secret=" DECANT_TOKEN=$TOKEN" if token else "")
     ready = {"host": shown, "port": port, "store": store, "seeded": seeded, "token": token, "steps": first}
     startup.say(READY.format(**ready, access=access, endpoint=where))
     background.start()

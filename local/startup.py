@@ -85,7 +85,7 @@ def host() -> str:
 def own_names(host: str) -> OwnNames:
     """The names under which a server at this address is called."""
     allowed = filter(None, map(str.strip, os.environ.get("ALLOW_HOST", "").lower().split(",")))
-    return OwnNames(frozenset([*allowed, host.lower()]), numeric=host in ("0.0.0.0", "::"))  # noqa: S104
+    return OwnNames(frozenset([*allowed, host.lower(), f"[{host.lower()}]"]), numeric=host in ("0.0.0.0", "::"))  # noqa: S104
 
 
 def _is_loopback(host: str) -> bool:

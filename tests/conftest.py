@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -23,6 +24,12 @@ ONE_BY_ONE = "tests/simulation/"
 
 DEAR = (*IN_ONE_PROCESS, ONE_BY_ONE, "tests/model/", "tests/local/", "tests/load/", "tests/service/")
 """Come first, so that no process has much to do when the others have nothing left."""
+
+
+def pytest_configure() -> None:
+    """A process that a shell starts in the background ignores SIGINT, and so would all that the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,7 +17,7 @@ OPTIONS = {"host": "HOST", "port": "PORT", "data": "DATA", "access": "ACCESS", "
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on, 0 for any free one.  [default: 8000]")
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1] Others need --access on, or --open.")
 @click.option("--open", "is_open", is_flag=True, help="Let everybody in who reaches --host.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A name that web pages may call an open server by.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="A name by which clients may call an open server.")
 @click.option(
     "--data", type=click.Path(path_type=Path), help="Folder that keeps the messages.  [default: memory alone]"
 )

@@ -73,9 +73,11 @@ class Clock:
         with self._changed:
             self._busy -= calls
             self._changed.notify_all()
-            while (left_ms := until_ms - self.uptime_ms()) > 0 and not is_over():
-                self._changed.wait(left_ms / 1_000)
-            self._busy += calls
+            try:
+                while (left_ms := until_ms - self.uptime_ms()) > 0 and not is_over():
+                    self._changed.wait(left_ms / 1_000)
+            finally:
+                self._busy += calls
 
     def ring(self) -> None:
         """Has all that wait look whether their wait is over."""

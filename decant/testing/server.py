@@ -14,7 +14,7 @@ from chalicelib.doors.http import door
 from chalicelib.settings import Settings
 from decant.aio import AsyncDecant
 from decant.aio_transport import InThreads
-from decant.calls import HttpRequest, HttpResponse
+from decant.calls import HttpRequest, HttpResponse, NotSent
 from decant.client import Decant
 from decant.testing.clock import Bell, Clock, Seconds
 from local import background
@@ -45,24 +45,40 @@ class Server:
             if Server._running:
                 raise RuntimeError("another decant.testing.Server runs in this process; close it first")
             Server._running = self
+        try:
+            self._begin(access, settings or {})
+        except BaseException:
+            Server._running = None
+            raise
+
+    def _begin(self, access: bool, settings: dict[str, str]) -> None:
         self.clock = Clock(self.sweep)
-        chosen = {"DECANT_STORE": "memory", "DECANT_ACCESS": "tokens" if access else "none", **(settings or {})}
+        chosen = {"DECANT_STORE": "memory", "DECANT_ACCESS": "tokens" if access else "none", **settings}
         runtime = Runtime(
             self.clock.now_ms, self.clock.sleep, os.urandom, self.clock.uptime_ms, lambda: Bell(self.clock)
         )
         self._store = MemoryStore(keeps_blobs=False)
-        parts = wiring.Parts(open_memory=lambda _: self._store, wake=background.wake, runtime=runtime)
+        parts = wiring.Parts(lambda _: self._store, self._wake, wiring.parts.hooks, runtime)
         self._api: Api = wiring.build(Settings(chosen), parts)
         self._http: HttpServer | None = None
         wiring.use(self._api)
         token = self._token() if access else None
         seconds = Seconds(self.clock)
-        self.client = Decant(ADDRESS, token, transport=InProcess(self.clock), clock=seconds, sleep=seconds.sleep)
-        self.async_client = AsyncDecant(ADDRESS, token, transport=InThreads(InProcess(self.clock)), clock=seconds)
+        self.client = Decant(ADDRESS, token, transport=InProcess(self), clock=seconds, sleep=seconds.sleep)
+        self.async_client = AsyncDecant(ADDRESS, token, transport=InThreads(InProcess(self)), clock=seconds)
 
     def _token(self) -> str:
         made: dict[str, Any] = self._api.make_token({"name": "test", "rights": [EVERYTHING]})
         return str(made["token"])
+
+    def _wake(self, topic: str, _is_staying: bool) -> None:
+        """Runs the push of the topic, as `make run` does."""
+        run = self._api.service.pushing.run
+        threading.Thread(target=run, args=[topic], name="decant-push", daemon=True).start()
+
+    @property
+    def is_running(self) -> bool:
+        return Server._running is self
 
     @property
     def url(self) -> str:
@@ -106,12 +122,15 @@ class InProcess:
 
     address = ADDRESS
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
     def send(self, request: HttpRequest, _timeout_s: float) -> HttpResponse:
+        """Raises NotSent after the server was closed: the next request of this process may be for any other."""
+        if not self._server.is_running:
+            raise NotSent("the decant.testing.Server is closed")
         asked = http.request_of(request.method, request.target, request.headers, request.body)
-        with self._clock.call():
+        with self._server.clock.call():
             response = door.respond(asked, lambda: None)
         return HttpResponse(response.status, response.headers, response.text.encode())
 

@@ -103,7 +103,7 @@ def test_a_transport_of_asyncio_alone_carries_consumers(server: Server) -> None:
         address = ADDRESS
 
         async def send(self, request: Any, timeout_s: float) -> Any:
-            return await asyncio.to_thread(InProcess(server.clock).send, request, timeout_s)
+            return await asyncio.to_thread(InProcess(server).send, request, timeout_s)
 
         async def close(self) -> None:
             pass
@@ -176,7 +176,7 @@ def guarded(*operations: Any) -> Iterator[tuple[Server, Decant]]:
         server.client.api.put_topic("orders")
         server.client.api.put_group("orders", "billing")
         made = server.client.api.make_token(name="t", rights=[{"operations": list(operations), "topics": "*"}])
-        yield server, Decant(ADDRESS, made["token"], transport=InProcess(server.clock))
+        yield server, Decant(ADDRESS, made["token"], transport=InProcess(server))
 
 
 def test_the_right_to_consume_is_enough() -> None:

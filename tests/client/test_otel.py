@@ -39,7 +39,7 @@ def test_the_span_of_a_handler_is_linked_to_that_of_the_sender(server: Server) -
     exporter, provider = Exporter(), sdk.TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("test")
-    mq = Decant(ADDRESS, transport=Traced(InProcess(server.clock)))
+    mq = Decant(ADDRESS, transport=Traced(InProcess(server)))
 
     @mq.consumer("orders", group="billing", middleware=[spans(tracer)])
     def bill(order: str) -> None:

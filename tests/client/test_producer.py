@@ -328,3 +328,14 @@ def test_messages_for_one_queue_are_a_lane() -> None:
     made.add({"body": "x", "queue": 0}, 1, 0.0)
     made.add({"body": "x", "queue": 1}, 2, 0.0)
     assert futures(made.take()) == [2]
+
+
+def test_a_fork_cannot_send_by_its_parents_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(stores()) as server, Decant(server.url) as mq, mq.producer("orders", linger=60) as out:
+        out.send("parents")
+        with monkeypatch.context() as patch:
+            patch.setattr(out, "_process", -1)  # as it looks after a fork
+            with pytest.raises(SettingError, match="after a fork"):
+                out.send("childs")
+            out.close()
+    assert [len(request.json["messages"]) for request in server.requests] == [1]

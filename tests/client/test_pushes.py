@@ -35,8 +35,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture(params=["threads", "asyncio"])
 def mq(request: pytest.FixtureRequest, server: Server) -> Any:
     if request.param == "threads":
-        return Decant(ADDRESS, transport=InProcess(server.clock))
-    return AsyncDecant(ADDRESS, transport=InThreads(InProcess(server.clock)))
+        return Decant(ADDRESS, transport=InProcess(server))
+    return AsyncDecant(ADDRESS, transport=InThreads(InProcess(server)))
 
 
 def consumer(mq: Any, handle: Any, **how: Any) -> Any:

@@ -65,15 +65,6 @@ def again_and_again(mq: Decant) -> None:
         mq.api.get_topic("first")
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """A process that a shell started in the background ignores SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_call_leaves_no_answer_to_the_next() -> None:
     def interrupts(connection: Any, request: Received) -> None:
         if len(server.requests) == 1:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from local import startup
 from tests.local.serving import Running, endpoint_in, running
 
 Headers = dict[str, str]
@@ -110,3 +111,11 @@ def test_where_tokens_are_needed_the_token_alone_counts() -> None:
         headers = {"Host": "queue.example", "Origin": "https://pages.example", "Sec-Fetch-Site": "cross-site"}
         assert server.ask("GET", "/topics", Authorization=f"Bearer {token}", **headers)[0] == 200
         assert server.ask("GET", "/topics", **headers)[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "named"), [("fd00::5", "[fd00::5]"), ("MQ.example", "mq.example"), ("0.0.0.0", "10.0.0.7")]
+)
+def test_a_server_knows_the_address_that_it_listens_on(host: str, named: str) -> None:
+    assert startup.own_names(host).has(named)
+    assert not startup.own_names(host).has("pages.example")

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from decant import Decant
-from decant.errors import Forbidden, TopicNotFound, Unauthenticated
-from decant.testing import Server
+from chalicelib import wiring
+from decant import Decant, operations
+from decant.errors import Forbidden, InvalidField, TopicNotFound, Unauthenticated, Unreachable
+from decant.testing import Clock, Server
 from tests.support.emulators import ROOT
 
 
@@ -133,6 +134,42 @@ def test_each_server_is_empty_and_a_process_has_one_at_a_time(server: Server) ->
     server.close()
     with Server() as other, pytest.raises(TopicNotFound):
         other.client.api.get_topic("orders")
+
+
+def test_a_client_of_a_closed_server_reaches_no_other_service(server: Server) -> None:
+    server.close()
+    with Server(), pytest.raises(Unreachable, match="is closed"):
+        server.client.call(operations.get_topic("orders"), timeout=0.1)
+
+
+def test_a_server_that_cannot_begin_leaves_room_for_another() -> None:
+    with pytest.raises(ValueError, match="DECANT_LOG must be"):
+        Server(settings={"DECANT_LOG": "loud"})
+    Server().close()
+
+
+def test_the_module_of_hooks_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "parts", wiring.Parts())
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "refusing_hooks.py").write_text(
+        "from chalicelib.hooks import errors, on_send\n\n\ndef before(topic, messages):\n"
+        "    raise errors.InvalidField('not today')\n\n\non_send(before=before)\n"
+    )
+    with Server(settings={"DECANT_HOOKS": "refusing_hooks"}) as server:
+        server.client.api.put_topic("orders")
+        with pytest.raises(InvalidField, match="not today"):
+            server.client.send("orders", "4711")
+
+
+def test_an_interrupted_wait_does_not_stop_the_clock() -> None:
+    clock = Clock()
+
+    def interrupt() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), clock.call():
+        clock.sleep(1_000, interrupt)
+    clock.advance(seconds=1)
 
 
 def test_with_access_callers_need_a_token() -> None:

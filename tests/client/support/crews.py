@@ -38,7 +38,7 @@ class Wire:
 
     def __init__(self, server: Server) -> None:
         self.address = ADDRESS
-        self._inner = InProcess(server.clock)
+        self._inner = InProcess(server)
         self.requests: list[HttpRequest] = []
         self.before: Callable[[HttpRequest], HttpResponse | None] = lambda _request: None
         self.after: Callable[[HttpRequest, HttpResponse], HttpResponse] = lambda _request, response: response
