@@ -39,13 +39,14 @@ def calling(function: Function) -> Function:
     )
 
 
-def writing(*columns: str) -> Callable[[Function], Function]:
-    """Gives the command `out`, which writes items, and the options that say how."""
+def writing(*columns: str, kind: str | None = None) -> Callable[[Function], Function]:
+    """Gives the command `out`, which writes items, and the options that say how. `kind`: the type of the items, in
+    `decant.types`, whose fields a template may name."""
 
     def wrapped(function: Function) -> Function:
         @functools.wraps(function)
         def called(*args: Any, output: str | None, template: str | None, **options: Any) -> Any:
-            return function(*args, out=Out(columns, output, template), **options)
+            return function(*args, out=Out(columns, output, template, kind), **options)
 
         called = click.option("--template", metavar="TEXT", help="Print each as this, such as '{key} {body}'.")(called)
         return click.option(

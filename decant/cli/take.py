@@ -35,7 +35,7 @@ LEASE_MS = 30_000
 @click.option("--lease", type=options.DURATION, help="How long a lease is.  [default: the group's, 30s with --exec]")
 @click.option("--consumer", metavar="ID", help="The consumer_id; a broadcast group needs one.")
 @click.option("--fail-empty", is_flag=True, help="Exit with 6 if there is no message.")
-@options.writing("message_id", "queue", "offset", "attempt", "key", "tag", "body")
+@options.writing("message_id", "queue", "offset", "attempt", "key", "tag", "body", kind="Delivery")
 @options.calling
 def take(
     topic: str,

@@ -198,6 +198,29 @@ def test_a_command_that_does_not_read_its_input_is_no_failure(server: Server, ru
     assert run("take", "orders", "billing", "--exec", "true").exit_code == 0
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_messages_that_a_closed_pipe_has_not_taken_come_again(
+    server: Server, start: Start, monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    server.client.send_all("orders", [f"{number} {'x' * 3_000}" for number in range(100)])
+    process = start("take", "orders", "billing", "-n", "100", "--template", "{body}")
+    assert process.stdout
+    process.stdout.read(16_384)
+    process.stdout.close()
+    assert process.wait(20) == 1
+    assert progress(server) == {"ready": 100}
+
+
+@pytest.mark.parametrize("template", ["{bdy}", "{key} {propertys.a}"])
+def test_a_template_of_no_field_takes_no_message(server: Server, run: Run, template: str) -> None:
+    sent(server, "one")
+    result = run("take", "orders", "billing", "--template", template)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--template: there is no field" in result.stderr
+    assert progress(server) == {"ready": 1}
+
+
 @pytest.mark.parametrize("command", ["", " ", "no-such-command {}", "'unclosed"])
 def test_a_command_that_there_is_not_takes_nothing(server: Server, run: Run, command: str) -> None:
     sent(server, "one")
