@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from decant import address, contexts
-from decant.calls import HttpRequest, HttpResponse, NotSent
-from decant.errors import SettingError, Unreachable
+from decant.calls import HttpRequest, HttpResponse, NoAnswer, NotSent
+from decant.errors import NotDecant, SettingError, Unreachable
 from decant.functions import SCHEME
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Impatient:
     def __init__(self, transport: Transport, hint: str) -> None:
         self._transport, self._hint = transport, hint
         self._until: float | None = time.monotonic() + FIRST_S
-        """None: something has answered."""
+        """None: a request has reached the address."""
 
     @property
     def address(self) -> str:
@@ -66,6 +66,9 @@ class Impatient:
         except NotSent as error:
             if self._until and time.monotonic() > self._until:
                 raise Unreachable(f"{error}{self._hint}") from error
+            raise
+        except (NoAnswer, NotDecant):
+            self._until = None
             raise
         self._until = None
         return response
