@@ -25,13 +25,22 @@ FIRST_S = 1.5
 """How long the first connection may be refused: a service may be starting."""
 
 
-def client(url: str | None, context: str | None, *, timeout: float | None = None, asks: bool = True) -> Decant:
-    """`context` wins over DECANT_URL. `asks`: the context's `token_command` may run. Raises SettingError."""
+def client(
+    url: str | None,
+    context: str | None,
+    *,
+    timeout: float | None = None,
+    asks: bool = True,
+    is_source: bool = False,
+) -> Decant:
+    """`context` wins over DECANT_URL and DECANT_TOKEN. `asks`: the context's `token_command` may run. `is_source`:
+    DECANT_TOKEN is for another address; it counts here only if the context has no token. Raises SettingError."""
     from decant.client import Decant
 
     if url and context:
         raise SettingError("--url and --context exclude each other")
     environment = dict(os.environ)
+    spare = environment.pop("DECANT_TOKEN", None) if context or is_source else None
     if context:
         environment.pop("DECANT_URL", None)
         environment["DECANT_CONTEXT"] = context
@@ -43,7 +52,9 @@ def client(url: str | None, context: str | None, *, timeout: float | None = None
         if not asks:
             raise SettingError("the token comes from a command")
         token = _said_by(command)
-    mq = Decant(target.url, token, timeout=timeout or TIMEOUT_S)
+    if token is None and not context:
+        token = spare
+    mq = Decant(target.url, token or "", timeout=timeout or TIMEOUT_S)
     mq.transport = Impatient(mq.transport, "; `decant serve` starts a service" if target.url == contexts.URL else "")
     return mq
 

@@ -147,7 +147,7 @@ def test_messages_come_as_a_push_would_send_them(
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 143
-    assert SECRET in said.decode()
+    assert SECRET not in said.decode()
     assert groups(server) == ["billing"]
 
 
@@ -184,6 +184,12 @@ def test_a_port_where_nothing_listens_acks_nothing(server: Server, start: Start)
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 130
     assert groups(server) == ["billing"]
+
+
+def test_a_new_secret_is_printed(server: Server, hook: Hook, start: Start) -> None:
+    process = start("listen", "orders", hook.url)
+    assert process.stderr
+    assert b"the secret is whsec_" in process.stderr.readline()
 
 
 def test_keep_leaves_the_group(server: Server, hook: Hook, start: Start) -> None:
