@@ -117,7 +117,7 @@ class Listening:
                 acked.append(message["receipt"])
                 continue
             reason = str((failure or {}).get("reason") or answer.reason or "reported as failed")[:REASON_MAX]
-            delay_ms = (failure or {}).get("delay_ms") or answer.delay_ms
+            delay_ms = failure.get("delay_ms") if failure else answer.delay_ms
             fields = calls.given(reason=reason, delay_ms=delay_ms)
             self._mq.api.nack(self._topic, self._group, receipts=[message["receipt"]], **fields)
         self._popping.ack(acked)
