@@ -30,7 +30,8 @@ def calling(function: Function) -> Function:
     def called(*args: Any, url: str | None, context: str | None, **options: Any) -> Any:
         from decant.cli.service import client
 
-        with interruptible(), client(url, context) as mq:
+        is_source = options.get("to_url") is not None
+        with interruptible(), client(url, context, is_source=is_source) as mq:
             return function(*args, mq=mq, **options)
 
     called = click.option("--context", metavar="NAME", help="Use this context, see `decant context`.")(called)

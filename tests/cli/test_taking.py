@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from decant.calls import HttpRequest, HttpResponse, NoAnswer
+from decant.cli.service import Impatient
 from decant.testing import Server
 from tests.cli.conftest import Run
 
@@ -237,6 +239,25 @@ def test_leases_are_extended_while_a_command_runs(server: Server, start: Start) 
         assert server.client.api.pop("orders", "billing")["messages"] == []
         time.sleep(0.05)
     assert process.wait(10) == 0
+    assert progress(server) == {}
+
+
+def test_a_lost_answer_to_an_extend_loses_no_lease(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent(server, "one")
+    send = Impatient.send
+    lost: list[HttpRequest] = []
+
+    def lossy(self: Impatient, request: HttpRequest, timeout_s: float) -> HttpResponse:
+        response = send(self, request, timeout_s)
+        if request.operation == "extend" and not lost:
+            lost.append(request)
+            raise NoAnswer("the connection broke")
+        return response
+
+    monkeypatch.setattr(Impatient, "send", lossy)
+    result = run("take", "orders", "billing", "--lease", "2s", "--exec", "sleep 2")
+    assert (result.exit_code, result.stderr) == (0, "decant: 1 acked\n")
+    assert len(lost) == 1
     assert progress(server) == {}
 
 
