@@ -99,7 +99,9 @@ class Run:
         if self._ends is None:
             self._ends = self._clock() + self._grace_s
             if event is Event.SIGNAL:
-                _log.info("stopping, within %s s; another signal ends at once", self._grace_s)
+                _log.warning(
+                    "stopping within %s s, when the poll under way ends; another signal ends at once", self._grace_s
+                )
             for engine in engines:
                 engine.stop()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 AGAIN = 75
 """EX_TEMPFAIL: the exit code that nacks without a reason."""
 REASON_MAX = 200
+STDOUT = 1
 
 
 class Exec(NamedTuple):
@@ -73,7 +76,10 @@ class Runner:
         self.counts: dict[str, int] = {}
 
     def free(self) -> int:
-        """How many commands can be begun. Waits for the first."""
+        """How many commands can be begun. Waits for the first. Raises BrokenPipeError if nobody reads what they write:
+        each would end by SIGPIPE."""
+        if not self._exec.replies:
+            _demand_reader()
         with self._changed:
             while self._running >= self._exec.at_once:
                 self._changed.wait(0.5)  # so that signals are seen
@@ -180,6 +186,13 @@ class Runner:
         except (AlreadyReplied, RequestExpired, RequestNotFound) as error:
             note(f"the reply is refused: {error}")
             return self._mq.api.ack(self._topic, self._group, receipts=[receipt])
+
+
+def _demand_reader() -> None:
+    stdout = select.poll()
+    stdout.register(STDOUT, 0)
+    if any(events & select.POLLERR for _, events in stdout.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

@@ -214,6 +214,19 @@ def test_messages_that_a_closed_pipe_has_not_taken_come_again(
     assert progress(server) == {"ready": 100}
 
 
+def test_commands_whose_output_nobody_reads_are_not_begun(server: Server, start: Start) -> None:
+    server.client.api.put_group("orders", "billing", max_attempts=2, backoff_ms=[100])
+    sent(server, "one", "two", "three")
+    ours, theirs = os.pipe()
+    os.close(ours)
+    process = start("take", "orders", "billing", "--follow", "--exec", "cat", stdout=theirs)
+    os.close(theirs)
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert said.decode().splitlines()[-1] == "decant: the reader of the output has closed it"
+    assert progress(server) == {"ready": 3}
+
+
 @pytest.mark.parametrize("template", ["{bdy}", "{key} {propertys.a}"])
 def test_a_template_of_no_field_takes_no_message(server: Server, run: Run, template: str) -> None:
     sent(server, "one")
