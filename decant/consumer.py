@@ -181,8 +181,6 @@ class Declared(Generic[T]):
         try:
             if self.options.batch > 1:
                 return returned_for_all(value, messages, self.reply)
-            if inspect.isawaitable(value) or inspect.isgenerator(value):
-                raise TypeError(f"the handler returned {value!r:.80} in place of a result")
             return [returned(value, messages[0], self.reply)]
         except Exception as error:  # noqa: BLE001 - a result that is none
             return self.failed(error, messages)

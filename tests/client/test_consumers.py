@@ -225,6 +225,21 @@ def test_results_that_are_not_one_each_nack_the_batch(server: Server, crew: Crew
     assert counts(server) == (0, 0, 3, 0)
 
 
+def test_a_tuple_of_results_settles_a_batch_one_by_one(server: Server, crew: Crew) -> None:
+    crew.consumer(lambda _messages: (None, Retry(7), Bury("no")), batch=10)
+    server.client.send_all("orders", list("abc"))
+    crew.work()
+    assert counts(server) == (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_a_result_that_has_not_run_yet_nacks(server: Server, crew: Crew, batch: int) -> None:
+    crew.consumer(lambda messages: (each for each in messages), batch=batch)
+    server.client.send("orders", "4711")
+    crew.work()
+    assert counts(server) == (0, 0, 1, 0)
+
+
 # -- fetching ----------------------------------------------------------------------------------------------------------
 
 
