@@ -18,7 +18,7 @@ from decant.errors import DecantError, Forbidden, NotDecant, Problem, SettingErr
 from decant.lanes import Lanes, Task
 from decant.leases import TOGETHER, Lease, Leases
 from decant.messages import Message
-from decant.settling import RELEASE, Kind, Settlements, Verdict, failures_of
+from decant.settling import RELEASE, Kind, Settlement, Settlements, Verdict, failures_of
 
 POP_MAX = 256
 PAUSED_S = 1.0
@@ -353,10 +353,7 @@ class Engine:
     # -- the settler ---------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        while self._wait_for_settlements():
-            with self._lock:
-                settlement = self._settlements.take()
-                self._is_settling = True
+        while settlement := self._wait_for_settlement():
             try:
                 answer = self._call(settlement.call, timeout=LAST_CALL_S if self._is_stopping else None)
             except DecantError as error:
@@ -368,14 +365,15 @@ class Engine:
                 self._is_settling = False
                 self._tell_if_idle()
 
-    def _wait_for_settlements(self) -> bool:
-        """Returns False at the end."""
+    def _wait_for_settlement(self) -> Settlement | None:
+        """Waits until there is something to settle, and takes it. None at the end."""
         with self._lock:
             while (due_s := self._settlements.due_s(self._clock(), is_hurried=self._is_stopping)) != 0:
                 if self._is_over:
-                    return False
+                    return None
                 self._unsettled.wait(due_s)
-            return True
+            self._is_settling = True
+            return self._settlements.take()
 
     def _not_settled(self, receipts: list[str], verdict: Verdict, error: DecantError) -> None:
         is_lost = self._is_over or is_final(error, True)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from decant import Bury, Message, Reply, Retry, SettingError, Topic, TopicNotFound
+from decant.engine import Engine
 from decant.errors import GroupIsPushed, GroupNotFound
 from decant.testing import Server
 from tests.client.support.crews import Crew, until
@@ -287,6 +288,34 @@ def test_an_ack_without_a_pop_goes_after_a_moment(server: Server, crew: Crew) ->
         until(lambda: counts(server) == (0, 0, 0, 0))
         assert len(crew.wire.named("pop")) == 2
     assert [len(request.fields["receipts"]) for request in crew.wire.named("ack")] == [1]
+
+
+def test_an_ack_that_is_due_may_ride_on_a_pop(server: Server, crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settler and the poller want the same ack."""
+    held, wait = Held(), Engine._wait_for_settlement
+
+    def wait_and_let_pop(engine: Engine) -> Any:
+        found = wait(engine)
+        if found and len(held.begun) == 0:
+            before = len(crew.wire.named("pop"))
+            server.client.send("orders", "held")
+            until(partial(asked_more, crew, "pop", before))
+        return found
+
+    def handle(value: Any, message: Message[Any]) -> None:
+        if value == "held":
+            held(value, message)
+        else:
+            until(lambda: len(crew.wire.named("pop")) == 2)
+
+    monkeypatch.setattr(Engine, "_wait_for_settlement", wait_and_let_pop)
+    crew.consumer(handle, concurrency=2)
+    server.client.send("orders", "at once")
+    with crew.running():
+        until(lambda: held.begun)
+        until(lambda: counts(server) == (0, 1, 0, 0))
+        held.go.set()
+        until(lambda: counts(server) == (0, 0, 0, 0))
 
 
 def test_each_pop_can_be_repeated(server: Server, crew: Crew) -> None:
