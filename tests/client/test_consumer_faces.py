@@ -76,6 +76,32 @@ def test_a_lost_lease_cancels_the_task(server: Server, crew: Crew) -> None:
     assert begun[0].lost
 
 
+def test_a_task_that_is_cancelled_before_it_begins_frees_its_place(
+    server: Server, crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    values: list[str] = []
+    go = threading.Event()
+
+    @crew.mq.consumer("orders", group="billing")  # type: ignore[untyped-decorator]
+    async def bill(order: str) -> None:
+        values.append(order)
+        if order == "hold up":
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, go.wait, 30)  # once this task has ended
+
+    server.client.send("orders", "hold up")
+    with crew.running():
+        until(lambda: values and in_flight(server) == 0)
+        server.client.send("orders", "lost")
+        until(lambda: in_flight(server) == 1)
+        server.client.api.reset_group("orders", "billing", to="latest")
+        server.clock.advance(seconds=18)
+        until(lambda: "is lost" in caplog.text)
+        go.set()
+        server.client.send("orders", "next")
+        until(lambda: "next" in values)
+
+
 def test_a_run_that_is_cancelled_gives_its_messages_back(server: Server, crew: Crew) -> None:
     begun = threading.Event()
 
