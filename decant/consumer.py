@@ -109,7 +109,8 @@ class How(TypedDict, total=False):
     wait: Duration
     """How long a pop waits for messages, and so at most how long an idle consumer takes to stop. By default 20 s."""
     ordered: Ordered
-    """Whether each queue, or `"key"`, is handled in order. By default as the group says; a push does not say."""
+    """Whether each queue, or `"key"`, is handled in order. By default as the group says; a push does not say. A group
+    that is less strict delivers the next messages while a failed one waits for its retry."""
     executor: Literal["thread", "process"]
     """Where handlers run. Processes are for those that keep a core busy or may crash."""
     consumer_id: str

@@ -175,7 +175,7 @@ class Engine:
         while not self._is_stopping:
             try:
                 group = self._call(operations.get_group(*self._place))
-            except Forbidden:  # it may consume, but not look: then to keep the order of each queue is always right
+            except Forbidden:  # it may consume, but not read the group, which may be ordered
                 group = {"ordered": True}
             except DecantError as error:
                 self._retry(error)
@@ -200,6 +200,8 @@ class Engine:
     def _free(self) -> int:
         slots = self._options.slots
         free = slots - self._lanes.busy
+        if len(self._leases) >= max(POP_MAX, 2 * slots * self._options.batch):  # one lane may hold them all
+            return 0
         if free < max(1, (slots - self._options.concurrency) // 2):
             return 0
         return 1 if self._lanes.is_careful(self._clock()) else min(free * self._options.batch, POP_MAX)
@@ -341,6 +343,7 @@ class Engine:
             if lease.verdict is None:
                 _log.warning("%s: the lease of message %s is lost", self.consumer, lease.message.id)
             self._lanes.drop(lease)
+        self._room.notify()
         for task in [task for task in self._at_work if any(lease.is_lost for lease in task.leases)]:
             self._hands.cancel(task)
 
@@ -348,6 +351,7 @@ class Engine:
         for lease in leases:
             self._leases.drop(lease)
             self._settlements.add(lease.message.receipt, lease.verdict or RELEASE, self._clock())
+        self._room.notify()
         self._unsettled.notify()
 
     # -- the settler ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from decant import Bury, Message, Reply, Retry, SettingError, Topic, TopicNotFound
+from decant import Bury, Message, Outgoing, Reply, Retry, SettingError, Topic, TopicNotFound
 from decant.engine import Engine
 from decant.errors import GroupIsPushed, GroupNotFound
 from decant.testing import Server
@@ -253,6 +253,24 @@ def test_no_more_messages_are_taken_than_handlers_are_free(server: Server, crew:
         assert counts(server) == (4, 3, 0, 0)
         held.go.set()
         until(lambda: len(held.done) == 7)
+
+
+def test_a_lane_that_is_held_up_leaves_messages_to_other_consumers(server: Server, crew: Crew) -> None:
+    begun, go = list[Any](), threading.Event()
+
+    def handle(messages: list[Message[str]]) -> None:
+        begun.extend(messages)
+        assert go.wait(30)
+
+    crew.consumer(handle, concurrency=2, batch=100, ordered=True)
+    for _ in range(3):
+        server.client.send_all("orders", [Outgoing("x", queue=0)] * 200)
+    with crew.running():
+        until(lambda: counts(server)[1] >= 400)
+        for _ in range(50):
+            assert counts(server) == (200, 400, 0, 0)
+        go.set()
+        until(lambda: len(begun) == 600)
 
 
 def test_prefetched_messages_wait_for_a_handler(server: Server, crew: Crew) -> None:
