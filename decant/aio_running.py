@@ -188,17 +188,19 @@ def _for_threads(mq: AsyncDecant, loop: asyncio.AbstractEventLoop) -> Iterator[D
     settings = mq.settings
     transport = getattr(mq.transport, "blocking", lambda: ThroughLoop(mq.transport, loop))()
     sleep = getattr(settings.clock, "sleep", time.sleep)
-    yield Decant(
-        settings.target.url,
-        settings.target.token,
-        timeout=settings.timeout_s,
-        transport=transport,
-        clock=settings.clock,
-        random=settings.random,
-        sleep=sleep,
-    )
-    if isinstance(transport, HttpTransport):  # any other is that of the client
-        transport.close()
+    try:
+        yield Decant(
+            settings.target.url,
+            settings.target.token,
+            timeout=settings.timeout_s,
+            transport=transport,
+            clock=settings.clock,
+            random=settings.random,
+            sleep=sleep,
+        )
+    finally:
+        if isinstance(transport, HttpTransport):  # any other is that of the client
+            transport.close()
 
 
 class ThroughLoop:
