@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from decant.calls import HttpRequest, HttpResponse
 from decant.client import Decant
 from decant.consumer import AsyncConsumer
-from decant.engine import Engine
+from decant.engine import Engine, warn_of_failures
 from decant.lanes import Task
 from decant.messages import Message
 from decant.running import Run, calls_of, chosen, one_pop
@@ -134,7 +134,7 @@ class AsyncCrew:
             verdicts = await consumer.attend_and_reply(messages)
         finally:
             for call in calls_of(consumer, messages, verdicts):
-                await self._mq.call(call)
+                warn_of_failures(consumer, await self._mq.call(call))
         return len(messages)
 
 

@@ -700,6 +700,17 @@ def test_an_ack_is_sent_until_the_service_has_it(server: Server, crew: Crew) -> 
     assert len(seen.values) == 1
 
 
+def test_work_that_outlasts_its_lease_is_told(server: Server, crew: Crew, caplog: pytest.LogCaptureFixture) -> None:
+    def bill(_order: str) -> None:
+        server.clock.advance(seconds=31)
+        server.client.api.pop("orders", "billing")
+
+    crew.consumer(bill)
+    server.client.send("orders", "4711")
+    assert crew.work() == 1
+    assert "a message was not settled: LeaseLost" in caplog.text
+
+
 # -- declarations ------------------------------------------------------------------------------------------------------
 
 
