@@ -28,19 +28,20 @@ class Address(NamedTuple):
 
 def parsed(url: str, source: str = "the url") -> Address:
     """Raises SettingError, which names the source."""
+    shown = _without_secret(url)
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise SettingError(f"{source} is no address: {error}; it is {url!r}") from None
+    except ValueError:  # whose text may show a part of the password
+        raise SettingError(f"{source} is no address: {shown!r}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingError(f"{source} must look like http://127.0.0.1:8000; it is {url!r}")
+        raise SettingError(f"{source} must look like http://127.0.0.1:8000; it is {shown!r}")
     if parts.username is not None or parts.query or parts.fragment or re.search(r"[\x00-\x20\x7f-\uffff]", url):
-        raise SettingError(f"{source} must have host, port and path alone; it is {_without_secret(url)!r}")
+        raise SettingError(f"{source} must have host, port and path alone; it is {shown!r}")
     is_tls = parts.scheme == "https"
     default = 443 if is_tls else 80
     return Address(url.rstrip("/"), is_tls, parts.hostname, default if port is None else port, parts.path.rstrip("/"))
 
 
 def _without_secret(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//...@", url)
+    return re.sub(r"^(https?://)?.*@", r"\1...@", url, flags=re.DOTALL)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from decant.calls import HttpRequest, HttpResponse
 from decant.client import Decant
 from decant.consumer import AsyncConsumer
-from decant.engine import Engine
+from decant.engine import Engine, warn_of_failures
 from decant.lanes import Task
+from decant.messages import Message
 from decant.running import Run, calls_of, chosen, one_pop
-from decant.settling import RELEASE
+from decant.settling import RELEASE, Verdict
 from decant.transport import HttpTransport
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Tasks:
 
     def __init__(self, consumer: AsyncConsumer[Any], loop: asyncio.AbstractEventLoop, engine: Engine) -> None:
         self.consumer, self._loop, self._engine = consumer, loop, engine
-        self._tasks: dict[Task, asyncio.Task[None]] = {}
+        self._tasks: dict[Task, asyncio.Task[list[Verdict]]] = {}
         self._thread = threading.get_ident()
 
     def begin(self, task: Task) -> None:
@@ -56,7 +57,8 @@ class Tasks:
             (self._loop.call_soon if is_here else self._loop.call_soon_threadsafe)(function, *arguments)
 
     def _begin(self, task: Task) -> None:
-        self._tasks[task] = self._loop.create_task(self._attend(task))
+        under_way = self._tasks[task] = self._loop.create_task(self._attend(task.messages))
+        under_way.add_done_callback(functools.partial(self._ended, task))
 
     def _cancel(self, task: Task) -> None:
         if under_way := self._tasks.get(task):
@@ -66,18 +68,19 @@ class Tasks:
         for under_way in self._tasks.values():
             under_way.cancel()
 
-    async def _attend(self, task: Task) -> None:
-        messages = task.messages
-        verdicts = [RELEASE] * len(messages)
+    async def _attend(self, messages: Sequence[Message[Any]]) -> list[Verdict]:
         try:
-            verdicts = await self.consumer.attend_and_reply(messages)
-        except asyncio.CancelledError:
-            pass  # nobody knows how far it came: the messages go back
+            return await self.consumer.attend_and_reply(messages)
         except Exception as error:  # noqa: BLE001 - a defect must not take the message along
-            verdicts = self.consumer.failed(error, messages)
-        finally:
-            self._tasks.pop(task, None)
-            self._engine.finished(task, verdicts)
+            return self.consumer.failed(error, messages)
+
+    def _ended(self, task: Task, under_way: asyncio.Task[list[Verdict]]) -> None:
+        """Called also for a task that is cancelled before its first step, which runs no `finally`."""
+        del self._tasks[task]
+        verdicts = [RELEASE] * len(task.leases)  # nobody knows how far a cancelled task came: its messages go back
+        if not (under_way.cancelled() or under_way.exception()):
+            verdicts = under_way.result()
+        self._engine.finished(task, verdicts)
 
 
 class AsyncCrew:
@@ -131,7 +134,7 @@ class AsyncCrew:
             verdicts = await consumer.attend_and_reply(messages)
         finally:
             for call in calls_of(consumer, messages, verdicts):
-                await self._mq.call(call)
+                warn_of_failures(consumer, await self._mq.call(call))
         return len(messages)
 
 
@@ -185,17 +188,19 @@ def _for_threads(mq: AsyncDecant, loop: asyncio.AbstractEventLoop) -> Iterator[D
     settings = mq.settings
     transport = getattr(mq.transport, "blocking", lambda: ThroughLoop(mq.transport, loop))()
     sleep = getattr(settings.clock, "sleep", time.sleep)
-    yield Decant(
-        settings.target.url,
-        settings.target.token,
-        timeout=settings.timeout_s,
-        transport=transport,
-        clock=settings.clock,
-        random=settings.random,
-        sleep=sleep,
-    )
-    if isinstance(transport, HttpTransport):  # any other is that of the client
-        transport.close()
+    try:
+        yield Decant(
+            settings.target.url,
+            settings.target.token,
+            timeout=settings.timeout_s,
+            transport=transport,
+            clock=settings.clock,
+            random=settings.random,
+            sleep=sleep,
+        )
+    finally:
+        if isinstance(transport, HttpTransport):  # any other is that of the client
+            transport.close()
 
 
 class ThroughLoop:

@@ -109,7 +109,8 @@ class How(TypedDict, total=False):
     wait: Duration
     """How long a pop waits for messages, and so at most how long an idle consumer takes to stop. By default 20 s."""
     ordered: Ordered
-    """Whether each queue, or `"key"`, is handled in order. By default as the group says; a push does not say."""
+    """Whether each queue, or `"key"`, is handled in order. By default as the group says; a push does not say. A group
+    that is less strict delivers the next messages while a failed one waits for its retry."""
     executor: Literal["thread", "process"]
     """Where handlers run. Processes are for those that keep a core busy or may crash."""
     consumer_id: str
@@ -181,8 +182,6 @@ class Declared(Generic[T]):
         try:
             if self.options.batch > 1:
                 return returned_for_all(value, messages, self.reply)
-            if inspect.isawaitable(value) or inspect.isgenerator(value):
-                raise TypeError(f"the handler returned {value!r:.80} in place of a result")
             return [returned(value, messages[0], self.reply)]
         except Exception as error:  # noqa: BLE001 - a result that is none
             return self.failed(error, messages)

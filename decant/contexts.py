@@ -47,8 +47,9 @@ class Target(NamedTuple):
 
 def target(url: str | None, token: str | None, environment: Mapping[str, str]) -> Target:
     """The arguments win over `DECANT_URL` and `DECANT_TOKEN`, these over the context. The token of a context goes to
-    no other address. Raises SettingError."""
-    token = _token(token, "the token") or _token(environment.get("DECANT_TOKEN"), "DECANT_TOKEN")
+    no other address. An empty token is none. Raises SettingError."""
+    has_argument = token is not None
+    token = _token(token, "the token") if has_argument else _token(environment.get("DECANT_TOKEN"), "DECANT_TOKEN")
     if url is not None:
         return Target(url, token, "the url")
     if named := environment.get("DECANT_URL"):
@@ -63,7 +64,9 @@ def target(url: str | None, token: str | None, environment: Mapping[str, str]) -
         raise SettingError(f"there is no context {name!r} in {path}; there are: {known}")
     context = held.by_name[name]
     source = f"the context {name!r}"
-    return Target(context["url"], token or _token(context.get("token"), f"the token of {source}"), source)
+    if token is None and not has_argument:
+        token = _token(context.get("token"), f"the token of {source}")
+    return Target(context["url"], token, source)
 
 
 def _token(token: str | None, source: str) -> str | None:

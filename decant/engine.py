@@ -18,7 +18,7 @@ from decant.errors import DecantError, Forbidden, NotDecant, Problem, SettingErr
 from decant.lanes import Lanes, Task
 from decant.leases import TOGETHER, Lease, Leases
 from decant.messages import Message
-from decant.settling import RELEASE, Kind, Settlements, Verdict, failures_of
+from decant.settling import RELEASE, Kind, Settlement, Settlements, Verdict, failures_of
 
 POP_MAX = 256
 PAUSED_S = 1.0
@@ -175,7 +175,7 @@ class Engine:
         while not self._is_stopping:
             try:
                 group = self._call(operations.get_group(*self._place))
-            except Forbidden:  # it may consume, but not look: then to keep the order of each queue is always right
+            except Forbidden:  # it may consume, but not read the group, which may be ordered
                 group = {"ordered": True}
             except DecantError as error:
                 self._retry(error)
@@ -200,6 +200,8 @@ class Engine:
     def _free(self) -> int:
         slots = self._options.slots
         free = slots - self._lanes.busy
+        if len(self._leases) >= max(POP_MAX, 2 * slots * self._options.batch):  # one lane may hold them all
+            return 0
         if free < max(1, (slots - self._options.concurrency) // 2):
             return 0
         return 1 if self._lanes.is_careful(self._clock()) else min(free * self._options.batch, POP_MAX)
@@ -341,6 +343,7 @@ class Engine:
             if lease.verdict is None:
                 _log.warning("%s: the lease of message %s is lost", self.consumer, lease.message.id)
             self._lanes.drop(lease)
+        self._room.notify()
         for task in [task for task in self._at_work if any(lease.is_lost for lease in task.leases)]:
             self._hands.cancel(task)
 
@@ -348,15 +351,13 @@ class Engine:
         for lease in leases:
             self._leases.drop(lease)
             self._settlements.add(lease.message.receipt, lease.verdict or RELEASE, self._clock())
+        self._room.notify()
         self._unsettled.notify()
 
     # -- the settler ---------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        while self._wait_for_settlements():
-            with self._lock:
-                settlement = self._settlements.take()
-                self._is_settling = True
+        while settlement := self._wait_for_settlement():
             try:
                 answer = self._call(settlement.call, timeout=LAST_CALL_S if self._is_stopping else None)
             except DecantError as error:
@@ -368,14 +369,15 @@ class Engine:
                 self._is_settling = False
                 self._tell_if_idle()
 
-    def _wait_for_settlements(self) -> bool:
-        """Returns False at the end."""
+    def _wait_for_settlement(self) -> Settlement | None:
+        """Waits until there is something to settle, and takes it. None at the end."""
         with self._lock:
             while (due_s := self._settlements.due_s(self._clock(), is_hurried=self._is_stopping)) != 0:
                 if self._is_over:
-                    return False
+                    return None
                 self._unsettled.wait(due_s)
-            return True
+            self._is_settling = True
+            return self._settlements.take()
 
     def _not_settled(self, receipts: list[str], verdict: Verdict, error: DecantError) -> None:
         is_lost = self._is_over or is_final(error, True)

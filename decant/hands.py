@@ -90,23 +90,42 @@ class Processes(Threads):
         self._is_abandoned = False
 
     def attend(self, task: Task, messages: Sequence[Message[Any]]) -> list[Verdict]:
-        child: Child | None = getattr(self._here, "child", None)
-        if child is None or not child.is_alive:
-            try:
-                child = self._here.child = Child(self.consumer)
-                self._all.append(child)
-            except SettingError as error:
-                self._engine.failed(error)
-                return [RELEASE] * len(messages)
-        self._children[task] = child
+        try:
+            child = self._children[task] = self._child()
+        except SettingError as error:
+            self._engine.failed(error)
+            return [RELEASE] * len(messages)
         verdicts = child.attend(messages)
         del self._children[task]
         if verdicts is not None:
             return verdicts
+        how_it_ended = self._end(child)
         if self._is_abandoned or any(message.lost for message in messages):
             return [RELEASE] * len(messages)
-        _log.warning("%s: %s", self.consumer, child.how_it_ended())
-        return [nack(child.how_it_ended())] * len(messages)
+        _log.warning("%s: %s", self.consumer, how_it_ended)
+        return [nack(how_it_ended)] * len(messages)
+
+    def _work(self) -> None:
+        super()._work()
+        if child := getattr(self._here, "child", None):
+            child.kill()
+            self._end(child)
+
+    def _child(self) -> Child:
+        """The process of this thread. Raises SettingError."""
+        child: Child | None = getattr(self._here, "child", None)
+        if child and not child.is_alive:
+            self._end(child)
+            child = None
+        if child is None:
+            child = self._here.child = Child(self.consumer)
+            self._all.append(child)
+        return child
+
+    def _end(self, child: Child) -> str:
+        self._here.child = None
+        self._all.remove(child)
+        return child.end()
 
     def cancel(self, task: Task) -> None:
         if child := self._children.get(task):
@@ -149,11 +168,12 @@ class Child:
         self._here, there = context.Pipe()
         self._process = context.Process(target=serve, args=(there, consumer), daemon=True)
         self._process.start()
-        Finalize(self._process, self._process.kill, exitpriority=10)  # or this process would wait for it at its exit
+        # or this process would wait for it at its exit
+        self._at_exit = Finalize(self._process, self._process.kill, exitpriority=10)
         there.close()
         if self._received() is None:
             raise SettingError(
-                f"{consumer}: {self.how_it_ended()} before it began; a script must call mq.run() under"
+                f"{consumer}: {self.end()} before it began; a script must call mq.run() under"
                 " `if __name__ == '__main__':`"
             )
 
@@ -173,9 +193,14 @@ class Child:
     def kill(self) -> None:
         self._process.kill()
 
-    def how_it_ended(self) -> str:
+    def end(self) -> str:
+        """Lets go of the process, which has closed its end of the pipe. Returns how it ended."""
         self._process.join(5)
         code = self._process.exitcode
+        self.kill()
+        self._process.join()
+        self._at_exit.cancel()  # which holds the process, and so its descriptors
+        self._here.close()
         return f"the process was ended by signal {-code}" if code and code < 0 else f"the process exited with {code}"
 
     def _received(self) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from decant import operations
 from decant.consumer import Consumer
-from decant.engine import Engine, watching
+from decant.engine import Engine, warn_of_failures, watching
 from decant.errors import DecantError, SettingError
 from decant.hands import hands_of
 from decant.messages import Message
@@ -99,7 +99,9 @@ class Run:
         if self._ends is None:
             self._ends = self._clock() + self._grace_s
             if event is Event.SIGNAL:
-                _log.info("stopping, within %s s; another signal ends at once", self._grace_s)
+                _log.warning(
+                    "stopping within %s s, when the poll under way ends; another signal ends at once", self._grace_s
+                )
             for engine in engines:
                 engine.stop()
 
@@ -177,7 +179,7 @@ class Crew:
             verdicts = consumer.attend_and_reply(messages)
         finally:
             for call in calls_of(consumer, messages, verdicts):
-                self._mq.call(call)
+                warn_of_failures(consumer, self._mq.call(call))
         return len(messages)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -63,7 +64,9 @@ def _text(reason: object) -> str:
 
 
 def returned(value: Any, message: Message[Any], codec: Codec[Any]) -> Verdict:
-    """The verdict on a message whose handler returned this."""
+    """The verdict on a message whose handler returned this. Raises TypeError if nothing has run yet."""
+    if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
+        raise TypeError(f"the handler returned {value!r:.80} in place of a result")
     if isinstance(value, BaseException):  # `return Retry()` says what `raise Retry()` says
         return failed(value)
     if value is None or message.correlation_id is None:
@@ -73,8 +76,9 @@ def returned(value: Any, message: Message[Any], codec: Codec[Any]) -> Verdict:
 
 
 def returned_for_all(value: Any, messages: Sequence[Message[Any]], codec: Codec[Any]) -> list[Verdict]:
-    """The verdicts on a batch: the handler returned nothing, one verdict for all, or a list with one for each."""
-    if not isinstance(value, list):
+    """The verdicts on a batch: the handler returned nothing, one verdict for all, or a list or tuple with
+    one for each."""
+    if not isinstance(value, list | tuple):
         return [returned(value, message, codec) for message in messages]
     if len(value) != len(messages):
         raise TypeError(f"the handler returned {len(value)} results for {len(messages)} messages")

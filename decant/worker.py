@@ -26,7 +26,7 @@ from decant.calls import HttpRequest, HttpResponse, Json, encoded
 from decant.client import Decant
 from decant.consumer import Consumer, Function, OnRefused, Options, warn_of_refusal
 from decant.engine import PAUSED_S, warn_of_failures
-from decant.errors import Problem
+from decant.errors import DecantError, Problem
 from decant.messages import MS_MAX
 from decant.messages import Reply as Reply
 from decant.payloads import PLAIN, Topic
@@ -114,11 +114,13 @@ class Worker:
         about: Json = {"max_messages": 1, "wait_ms": POP_WAIT_MS, **pop}
         try:
             while not is_over():
-                answer = self._mq.call(
-                    operations.pop(
-                        topic, group, **{"attempt_id": os.urandom(12).hex(), **about}, ack=acks.acks() or None
-                    )
-                )
+                ridden = acks.acks()
+                fields = {"attempt_id": os.urandom(12).hex(), **about}
+                try:
+                    answer = self._mq.call(operations.pop(topic, group, **fields, ack=ridden or None))
+                except DecantError:
+                    acks.put_back(ridden, ACK, 0.0)
+                    raise
                 warn_of_failures(consumer, answer)
                 for message in consumer.messages(cast("list[Json]", answer["messages"])):
                     self._handle(consumer, message, acks)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import select
 import shlex
 import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from decant import calls
 from decant.cli.failures import many, note
-from decant.cli.leases import Leases
+from decant.cli.leases import Keeper
 from decant.cli.sources import message_of
 from decant.errors import AlreadyReplied, DecantError, RequestExpired, RequestNotFound
 from decant.payloads import as_bytes, encoded_in
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 AGAIN = 75
 """EX_TEMPFAIL: the exit code that nacks without a reason."""
 REASON_MAX = 200
+STDOUT = 1
 
 
 class Exec(NamedTuple):
@@ -65,26 +68,30 @@ def environment_of(message: Mapping[str, Any]) -> dict[str, str]:
 class Runner:
     """Runs commands in threads. `counts`: how many messages had which end."""
 
-    def __init__(self, mq: Decant, topic: str, group: str, exec_: Exec, lease_ms: int) -> None:
-        self._mq, self._topic, self._group, self._exec = mq, topic, group, exec_
-        self._leases = Leases(mq, topic, group, lease_ms)
+    def __init__(self, mq: Decant, topic: str, group: str, exec_: Exec, keeper: Keeper) -> None:
+        self._mq, self._topic, self._group, self._exec, self._keeper = mq, topic, group, exec_, keeper
         self._changed = threading.Condition()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._running = 0
         self.counts: dict[str, int] = {}
 
     def free(self) -> int:
-        """How many commands can be begun. Waits for the first."""
+        """How many commands can be begun. Waits for the first. Raises BrokenPipeError if nobody reads what they write:
+        each would end by SIGPIPE."""
+        if not self._exec.replies:
+            _demand_reader()
         with self._changed:
             while self._running >= self._exec.at_once:
                 self._changed.wait(0.5)  # so that signals are seen
             return self._exec.at_once - self._running
 
-    def begin(self, message: Mapping[str, Any], since: float) -> None:
-        self._leases.hold(message["message_id"], message["receipt"], since)
-        with self._changed:
-            self._running += 1
-        threading.Thread(target=self._work, args=(message,), daemon=True).start()
+    def begin(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Runs the command for each message of the last pop."""
+        self._keeper.hold(messages)
+        for message in messages:
+            with self._changed:
+                self._running += 1
+            threading.Thread(target=self._work, args=(message,), daemon=True).start()
 
     def wait(self) -> None:
         """Until no command runs."""
@@ -111,18 +118,20 @@ class Runner:
             raise
 
     def close(self) -> None:
-        self._leases.close()
+        self._keeper.close()
 
     def _work(self, message: Mapping[str, Any]) -> None:
         id_ = message["message_id"]
         end = "not settled"
         try:
-            reason, output = self._run(message)
-            end = self._settled(message, self._leases.release(id_), reason, output) if self._exec.settles else "run"
+            try:
+                reason, output = self._run(message)
+            finally:
+                receipt = self._keeper.release(id_)
+            end = self._settled(message, receipt, reason, output) if self._exec.settles else "run"
         except DecantError as error:
             note(f"{id_} is not settled: {error}")
         finally:
-            self._leases.release(id_)
             with self._changed:
                 self.counts[end] = self.counts.get(end, 0) + 1
                 self._running -= 1
@@ -177,6 +186,13 @@ class Runner:
         except (AlreadyReplied, RequestExpired, RequestNotFound) as error:
             note(f"the reply is refused: {error}")
             return self._mq.api.ack(self._topic, self._group, receipts=[receipt])
+
+
+def _demand_reader() -> None:
+    stdout = select.poll()
+    stdout.register(STDOUT, 0)
+    if any(events & select.POLLERR for _, events in stdout.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

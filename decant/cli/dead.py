@@ -25,7 +25,7 @@ def dead() -> None:
 @dead.command()
 @options.group
 @options.limited
-@options.writing("message_id", "dead_at_ms", "attempts", "reason", "key", "tag", "body")
+@options.writing("message_id", "dead_at_ms", "attempts", "reason", "key", "tag", "body", kind="DeadMessage")
 @options.calling
 def ls(topic: str, group: str, limit: int | None, out: Out, mq: Decant) -> None:
     """List dead letters, with the reason of each.

@@ -22,7 +22,7 @@ def delayed() -> None:
 @delayed.command()
 @options.topic
 @options.limited
-@options.writing("message_id", "deliver_at_ms", "key", "tag", "body")
+@options.writing("message_id", "deliver_at_ms", "key", "tag", "body", kind="DelayedMessage")
 @options.calling
 def ls(topic: str, limit: int | None, out: Out, mq: Decant) -> None:
     """List the messages that wait, by their time.

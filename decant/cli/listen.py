@@ -47,13 +47,14 @@ def listen(topic: str, place: tuple[str, ...], keep: bool, batch: int, timeout: 
         raise click.UsageError("give [GROUP] URL after the topic")
     group = place[0] if len(place) == 2 else f"listen-{os.urandom(4).hex()}"
     url = webhook.target_of(place[-1])
-    secret = os.environ.get("DECANT_LISTEN_SECRET") or webhook.new_secret()
+    given = os.environ.get("DECANT_LISTEN_SECRET")
+    secret = given or webhook.new_secret()
     listening = Listening(mq, topic, group, url, webhook.key_of(secret), timeout, out)
     is_new = not _is_there(mq, topic, group)
     try:
         if is_new:
             mq.api.put_group(topic, group, start="latest")
-        note(f"listening as group {group}; the secret is {secret}")
+        note(f"listening as group {group}" + ("" if given else f"; the secret is {secret}"))
         while True:
             listening.once(batch)
     finally:
@@ -116,7 +117,7 @@ class Listening:
                 acked.append(message["receipt"])
                 continue
             reason = str((failure or {}).get("reason") or answer.reason or "reported as failed")[:REASON_MAX]
-            delay_ms = (failure or {}).get("delay_ms") or answer.delay_ms
+            delay_ms = failure.get("delay_ms") if failure else answer.delay_ms
             fields = calls.given(reason=reason, delay_ms=delay_ms)
             self._mq.api.nack(self._topic, self._group, receipts=[message["receipt"]], **fields)
         self._popping.ack(acked)

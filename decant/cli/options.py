@@ -30,7 +30,8 @@ def calling(function: Function) -> Function:
     def called(*args: Any, url: str | None, context: str | None, **options: Any) -> Any:
         from decant.cli.service import client
 
-        with interruptible(), client(url, context) as mq:
+        is_source = options.get("to_url") is not None
+        with interruptible(), client(url, context, is_source=is_source) as mq:
             return function(*args, mq=mq, **options)
 
     called = click.option("--context", metavar="NAME", help="Use this context, see `decant context`.")(called)
@@ -39,13 +40,14 @@ def calling(function: Function) -> Function:
     )
 
 
-def writing(*columns: str) -> Callable[[Function], Function]:
-    """Gives the command `out`, which writes items, and the options that say how."""
+def writing(*columns: str, kind: str | None = None) -> Callable[[Function], Function]:
+    """Gives the command `out`, which writes items, and the options that say how. `kind`: the type of the items, in
+    `decant.types`, whose fields a template may name."""
 
     def wrapped(function: Function) -> Function:
         @functools.wraps(function)
         def called(*args: Any, output: str | None, template: str | None, **options: Any) -> Any:
-            return function(*args, out=Out(columns, output, template), **options)
+            return function(*args, out=Out(columns, output, template, kind), **options)
 
         called = click.option("--template", metavar="TEXT", help="Print each as this, such as '{key} {body}'.")(called)
         return click.option(

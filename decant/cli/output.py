@@ -24,12 +24,18 @@ FORMS = ("table", "json", "jsonl", "ids")
 IDS = ("message_id", "transaction_id", "token_id", "secret_id", "group", "topic", "context")
 """The first of these that an item has is its id."""
 CHUNK = 256
+_FIELD = re.compile(r"\{([A-Za-z_][^{}]*)\}")
 
 
 class Out:
     """Writes items. `columns`: those of a table, all others are in JSON alone."""
 
-    def __init__(self, columns: Sequence[str], form: str | None = None, template: str | None = None) -> None:
+    def __init__(
+        self, columns: Sequence[str], form: str | None = None, template: str | None = None, kind: str | None = None
+    ) -> None:
+        """Raises UsageError for a template that names no field of this type of `decant.types`."""
+        if kind and template:
+            _demand_fields(kind, template)
         if form and template:
             raise click.UsageError("--output and --template exclude each other")
         if sys.stdout is None:  # >&-
@@ -108,7 +114,12 @@ class Out:
         return encoded(json.dumps(item, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     def write(self, data: str | bytes) -> None:
-        sys.stdout.buffer.write(encoded(data) if isinstance(data, str) else data)
+        left = memoryview(encoded(data) if isinstance(data, str) else data)
+        while left:  # with PYTHONUNBUFFERED, one write may take a part of it
+            written = sys.stdout.buffer.write(left)
+            if written is None:
+                raise BlockingIOError("stdout takes no more for now")
+            left = left[written:]
 
     def flush(self) -> None:
         sys.stdout.buffer.flush()
@@ -228,6 +239,15 @@ def cut(text: str, columns: int) -> str:
     return text
 
 
+def _demand_fields(kind: str, template: str) -> None:
+    from decant import types
+
+    fields = list(getattr(types, kind).__annotations__)
+    for named in _FIELD.findall(template):
+        if named.partition(".")[0] not in fields:
+            raise click.UsageError(f"--template: there is no field {named!r}; fields are {', '.join(fields)}")
+
+
 def _unescaped(template: str) -> str:
     signs = {r"\n": "\n", r"\t": "\t", r"\0": "\0", r"\\": "\\"}
     return re.sub(r"\\[nt0\\]", lambda found: signs[found[0]], template)
@@ -236,7 +256,7 @@ def _unescaped(template: str) -> str:
 def _filled(template: str, item: Json, *, is_safe: bool) -> bytes:
     """The template with `{key}` and `{properties.region}` filled in. A body of bytes is put in as it is. `is_safe`:
     values are put in as a terminal may get them."""
-    parts = re.split(r"\{([A-Za-z_][^{}]*)\}", template)
+    parts = _FIELD.split(template)
     fields = [_field(item, part) if place % 2 else encoded(part) for place, part in enumerate(parts)]
     if is_safe:
         fields[1::2] = [encoded(safe(field.decode(errors="backslashreplace"))) for field in fields[1::2]]

@@ -32,7 +32,7 @@ PAGE = 100
 @click.option("--key", help="Those with this key; the topic needs index_keys.")
 @click.option("--id", "message_id", help="The message with this id.")
 @click.option("--follow", is_flag=True, help="Go on with new messages, until Ctrl-C.")
-@options.writing("message_id", "queue", "offset", "stored_at_ms", "key", "tag", "body")
+@options.writing("message_id", "queue", "offset", "stored_at_ms", "key", "tag", "body", kind="Message")
 @options.calling
 def peek(
     topic: str,

@@ -8,6 +8,7 @@ import click
 
 from decant.cli import options, sources
 from decant.cli.commands import Exec, Runner, words_of
+from decant.cli.leases import Keeper
 from decant.cli.output import Out, safe
 from decant.cli.popping import Popping
 from decant.cli.take import LEASE_MS, run
@@ -73,6 +74,7 @@ def reply(topic: str, group: str, command: str, count: int | None, at_once: int,
     decant reply sums adders --exec 'expr {}' -j 4 -n 1
     """
     exec_ = Exec(words_of(command), at_once, replies=True)
-    runner = Runner(mq, topic, group, exec_, lease or LEASE_MS)
-    _, has_failed = run(Popping(mq, topic, group, lease or LEASE_MS), runner, count, 0, follow=True)
+    popping = Popping(mq, topic, group, lease or LEASE_MS)
+    runner = Runner(mq, topic, group, exec_, Keeper(popping, lease or LEASE_MS))
+    _, has_failed = run(popping, runner, count, 0, follow=True)
     raise SystemExit(1 if has_failed else 0)

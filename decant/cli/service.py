@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from decant import address, contexts
-from decant.calls import HttpRequest, HttpResponse, NotSent
-from decant.errors import SettingError, Unreachable
+from decant.calls import HttpRequest, HttpResponse, NoAnswer, NotSent
+from decant.errors import NotDecant, SettingError, Unreachable
 from decant.functions import SCHEME
 
 if TYPE_CHECKING:
@@ -25,13 +25,22 @@ FIRST_S = 1.5
 """How long the first connection may be refused: a service may be starting."""
 
 
-def client(url: str | None, context: str | None, *, timeout: float | None = None, asks: bool = True) -> Decant:
-    """`context` wins over DECANT_URL. `asks`: the context's `token_command` may run. Raises SettingError."""
+def client(
+    url: str | None,
+    context: str | None,
+    *,
+    timeout: float | None = None,
+    asks: bool = True,
+    is_source: bool = False,
+) -> Decant:
+    """`context` wins over DECANT_URL and DECANT_TOKEN. `asks`: the context's `token_command` may run. `is_source`:
+    DECANT_TOKEN is for another address; it counts here only if the context has no token. Raises SettingError."""
     from decant.client import Decant
 
     if url and context:
         raise SettingError("--url and --context exclude each other")
     environment = dict(os.environ)
+    spare = environment.pop("DECANT_TOKEN", None) if context or is_source else None
     if context:
         environment.pop("DECANT_URL", None)
         environment["DECANT_CONTEXT"] = context
@@ -43,7 +52,9 @@ def client(url: str | None, context: str | None, *, timeout: float | None = None
         if not asks:
             raise SettingError("the token comes from a command")
         token = _said_by(command)
-    mq = Decant(target.url, token, timeout=timeout or TIMEOUT_S)
+    if token is None and not context:
+        token = spare
+    mq = Decant(target.url, token or "", timeout=timeout or TIMEOUT_S)
     mq.transport = Impatient(mq.transport, "; `decant serve` starts a service" if target.url == contexts.URL else "")
     return mq
 
@@ -54,7 +65,7 @@ class Impatient:
     def __init__(self, transport: Transport, hint: str) -> None:
         self._transport, self._hint = transport, hint
         self._until: float | None = time.monotonic() + FIRST_S
-        """None: something has answered."""
+        """None: a request has reached the address."""
 
     @property
     def address(self) -> str:
@@ -66,6 +77,9 @@ class Impatient:
         except NotSent as error:
             if self._until and time.monotonic() > self._until:
                 raise Unreachable(f"{error}{self._hint}") from error
+            raise
+        except (NoAnswer, NotDecant):
+            self._until = None
             raise
         self._until = None
         return response

@@ -9,6 +9,7 @@ import click
 from decant.cli import options
 from decant.cli.commands import Exec, Runner, words_of
 from decant.cli.failures import EMPTY, FAILED, many, note
+from decant.cli.leases import Keeper
 from decant.cli.output import Out
 from decant.cli.popping import POLL_MS, POP_MAX, Popping
 
@@ -35,7 +36,7 @@ LEASE_MS = 30_000
 @click.option("--lease", type=options.DURATION, help="How long a lease is.  [default: the group's, 30s with --exec]")
 @click.option("--consumer", metavar="ID", help="The consumer_id; a broadcast group needs one.")
 @click.option("--fail-empty", is_flag=True, help="Exit with 6 if there is no message.")
-@options.writing("message_id", "queue", "offset", "attempt", "key", "tag", "body")
+@options.writing("message_id", "queue", "offset", "attempt", "key", "tag", "body", kind="Delivery")
 @options.calling
 def take(
     topic: str,
@@ -75,7 +76,7 @@ def take(
     if command is not None:
         exec_ = Exec(words_of(command), at_once, settles=ack != "never")
         popping = Popping(mq, topic, group, lease or LEASE_MS, consumer)
-        runner = Runner(mq, topic, group, exec_, lease or LEASE_MS)
+        runner = Runner(mq, topic, group, exec_, Keeper(popping, lease or LEASE_MS))
         raise SystemExit(_code(run(popping, runner, left, wait, follow), fail_empty))
     printing = Printing(Popping(mq, topic, group, lease, consumer), out, acks=ack != "never")
     raise SystemExit(_code(printing.all(left, wait, follow), fail_empty))
@@ -151,8 +152,7 @@ def run(popping: Popping, runner: Runner, left: int | None, wait_ms: int, follow
                 messages = popping.pop(count, POLL_MS if follow else 0 if taken else wait_ms)
                 if not messages and not follow:
                     break
-                for message in messages:
-                    runner.begin(message, popping.since)
+                runner.begin(messages)
                 taken += len(messages)
             runner.wait()
         except BaseException:

@@ -20,6 +20,7 @@ Json = dict[str, Any]
 
 PREFIX = "whsec_"
 ANSWER_BYTES_MAX = 1_048_576
+DELAY_MS_MAX = 365 * 86_400_000
 
 
 class Answer(NamedTuple):
@@ -91,16 +92,23 @@ def post(url: SplitResult, body: bytes, headers: dict[str, str], timeout_s: floa
         return Answer(response.status, f"status {response.status}", None, _retry_after_ms(response))
     if len(said) > ANSWER_BYTES_MAX:
         return Answer(response.status, "the answer is over 1 MiB", None)
-    return Answer(response.status, None, reported(said))
+    try:
+        return Answer(response.status, None, reported(said))
+    except ValueError as error:
+        return Answer(response.status, f"status {response.status}, but {error}", None)
 
 
 def reported(said: bytes) -> dict[str, Json]:
-    """The failures that the answer reports, by message id."""
+    """The failures that the answer reports, by message id. Raises ValueError for a delay that the service refuses."""
     try:
-        failures = json.loads(said)["batchItemFailures"]
-        return {str(failure["itemIdentifier"]): failure for failure in failures}
+        failures = {str(failure["itemIdentifier"]): failure for failure in json.loads(said)["batchItemFailures"]}
     except (ValueError, KeyError, TypeError):
         return {}
+    for failure in failures.values():
+        delay_ms = failure.get("delay_ms")
+        if delay_ms is not None and not (type(delay_ms) is int and 0 <= delay_ms <= DELAY_MS_MAX):
+            raise ValueError(f"a 'delay_ms' in batchItemFailures is {delay_ms!r:.80}, not from 0 to {DELAY_MS_MAX}")
+    return failures
 
 
 def _retry_after_ms(response: http.client.HTTPResponse) -> int | None:

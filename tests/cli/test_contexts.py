@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from decant.testing import Server
 from tests.cli.conftest import Run
+from tests.client.support import servers
 
 
 @pytest.fixture
@@ -74,6 +76,29 @@ def test_a_command_that_gives_none_is_a_line(run: Run, command: str) -> None:
 def test_the_token_of_a_context_goes_to_no_other_address(service: Server, run: Run) -> None:
     run("context", "add", "elsewhere", "http://127.0.0.1:9", "--token", stdin=token(service))
     assert run("topic", "ls", "--url", service.url).exit_code == 4
+
+
+def test_the_token_of_the_environment_goes_to_no_context_chosen_by_option(
+    service: Server, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("context", "add", "test", service.url, "--token", stdin=token(service))
+    with servers.serving(servers.answer(200, {"topics": [], "next": None})) as other:
+        run("context", "add", "bare", other.url)
+        monkeypatch.setenv("DECANT_TOKEN", "of-another")
+        assert run("topic", "ls", "--context", "test").exit_code == 0
+        assert run("topic", "ls", "--context", "bare").exit_code == 0
+    assert [request.headers.get("authorization") for request in other.requests] == [None]
+
+
+def test_the_source_of_a_copy_gets_the_token_of_its_context(
+    service: Server, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("context", "add", "test", service.url, "--token", stdin=token(service))
+    service.client.send("orders", "one")
+    right: Any = {"operations": ["produce"], "topics": "orders"}
+    monkeypatch.setenv("DECANT_TOKEN", service.client.api.make_token(name="sender", rights=[right])["token"])
+    result = run("copy", "orders", "orders", "--to-url", service.url)
+    assert (result.exit_code, result.stderr) == (0, "decant: copied 1 message to orders\n")
 
 
 def test_a_file_that_others_may_read_is_refused(run: Run, file: Path) -> None:

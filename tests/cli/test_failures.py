@@ -9,11 +9,13 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
+from decant.calls import NoAnswer, NotSent
 from decant.testing import Server
 from tests.cli.conftest import Run
 from tests.client.support import servers
@@ -89,6 +91,19 @@ def _answer(port: int) -> None:
 def test_a_write_whose_answer_is_lost_has_an_unknown_outcome(run: Run) -> None:
     with servers.serving(servers.closes) as server:
         result = run("group", "reset", "orders", "billing", "--to", "earliest", "--yes", "--url", server.url)
+    assert result.exit_code == 5
+    assert "may have carried out" in result.stderr
+
+
+def test_a_service_that_dies_after_a_lost_answer_leaves_it_unknown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: Iterator[Exception] = chain([NoAnswer("the connection broke")], repeat(NotSent("refused")))
+
+    def send(*_: object) -> None:
+        raise next(ends)
+
+    monkeypatch.setattr("decant.cli.service.FIRST_S", 0)
+    monkeypatch.setattr("decant.transport.HttpTransport.send", send)
+    result = run("send", "orders", "one", "--url", "http://127.0.0.1:9")
     assert result.exit_code == 5
     assert "may have carried out" in result.stderr
 

@@ -147,7 +147,7 @@ def test_messages_come_as_a_push_would_send_them(
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 143
-    assert SECRET in said.decode()
+    assert SECRET not in said.decode()
     assert groups(server) == ["billing"]
 
 
@@ -175,6 +175,27 @@ def test_a_report_nacks_those_it_names(server: Server, hook: Hook, start: Start)
     wait_for(lambda: server.client.api.get_group("orders", "billing")["in_flight"] == 0)
 
 
+def _reporting(delay_ms: Any, *ids: str) -> tuple[int, bytes]:
+    failures = [{"itemIdentifier": id_, "delay_ms": delay_ms} for id_ in ids]
+    return 200, json.dumps({"batchItemFailures": failures}).encode()
+
+
+def test_a_report_without_a_delay_has_the_message_again_at_once(server: Server, hook: Hook, start: Start) -> None:
+    hook.answers = [_reporting(0, server.client.send("orders", "one").id)]
+    start("listen", "orders", "billing", hook.url)  # whose backoff is a minute
+    wait_for(lambda: len(hook.calls) == 2)
+
+
+def test_a_report_of_a_delay_that_is_none_nacks_the_whole_call(server: Server, hook: Hook, start: Start) -> None:
+    server.client.api.put_group("orders", "billing", max_attempts=1)
+    hook.answers = [_reporting("soon", server.client.send("orders", "one").id)]
+    process = start("listen", "orders", "billing", hook.url)
+    wait_for(lambda: server.client.api.get_group("orders", "billing")["dead"] == 1)
+    [dead] = server.client.api.list_dead("orders", "billing")["messages"]
+    assert dead["reason"] == "status 200, but a 'delay_ms' in batchItemFailures is 'soon', not from 0 to 31536000000"
+    assert process.poll() is None
+
+
 def test_a_port_where_nothing_listens_acks_nothing(server: Server, start: Start) -> None:
     server.client.send("orders", "one")
     process = start("listen", "orders", "billing", str(servers.free_port()))
@@ -184,6 +205,12 @@ def test_a_port_where_nothing_listens_acks_nothing(server: Server, start: Start)
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 130
     assert groups(server) == ["billing"]
+
+
+def test_a_new_secret_is_printed(server: Server, hook: Hook, start: Start) -> None:
+    process = start("listen", "orders", hook.url)
+    assert process.stderr
+    assert b"the secret is whsec_" in process.stderr.readline()
 
 
 def test_keep_leaves_the_group(server: Server, hook: Hook, start: Start) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from decant.calls import HttpRequest, HttpResponse, NoAnswer
+from decant.cli.service import Impatient
 from decant.testing import Server
 from tests.cli.conftest import Run
 
@@ -198,6 +200,42 @@ def test_a_command_that_does_not_read_its_input_is_no_failure(server: Server, ru
     assert run("take", "orders", "billing", "--exec", "true").exit_code == 0
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_messages_that_a_closed_pipe_has_not_taken_come_again(
+    server: Server, start: Start, monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    server.client.send_all("orders", [f"{number} {'x' * 3_000}" for number in range(100)])
+    process = start("take", "orders", "billing", "-n", "100", "--template", "{body}")
+    assert process.stdout
+    process.stdout.read(16_384)
+    process.stdout.close()
+    assert process.wait(20) == 1
+    assert progress(server) == {"ready": 100}
+
+
+def test_commands_whose_output_nobody_reads_are_not_begun(server: Server, start: Start) -> None:
+    server.client.api.put_group("orders", "billing", max_attempts=2, backoff_ms=[100])
+    sent(server, "one", "two", "three")
+    ours, theirs = os.pipe()
+    os.close(ours)
+    process = start("take", "orders", "billing", "--follow", "--exec", "cat", stdout=theirs)
+    os.close(theirs)
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert said.decode().splitlines()[-1] == "decant: the reader of the output has closed it"
+    assert progress(server) == {"ready": 3}
+
+
+@pytest.mark.parametrize("template", ["{bdy}", "{key} {propertys.a}"])
+def test_a_template_of_no_field_takes_no_message(server: Server, run: Run, template: str) -> None:
+    sent(server, "one")
+    result = run("take", "orders", "billing", "--template", template)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--template: there is no field" in result.stderr
+    assert progress(server) == {"ready": 1}
+
+
 @pytest.mark.parametrize("command", ["", " ", "no-such-command {}", "'unclosed"])
 def test_a_command_that_there_is_not_takes_nothing(server: Server, run: Run, command: str) -> None:
     sent(server, "one")
@@ -214,6 +252,25 @@ def test_leases_are_extended_while_a_command_runs(server: Server, start: Start) 
         assert server.client.api.pop("orders", "billing")["messages"] == []
         time.sleep(0.05)
     assert process.wait(10) == 0
+    assert progress(server) == {}
+
+
+def test_a_lost_answer_to_an_extend_loses_no_lease(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent(server, "one")
+    send = Impatient.send
+    lost: list[HttpRequest] = []
+
+    def lossy(self: Impatient, request: HttpRequest, timeout_s: float) -> HttpResponse:
+        response = send(self, request, timeout_s)
+        if request.operation == "extend" and not lost:
+            lost.append(request)
+            raise NoAnswer("the connection broke")
+        return response
+
+    monkeypatch.setattr(Impatient, "send", lossy)
+    result = run("take", "orders", "billing", "--lease", "2s", "--exec", "sleep 2")
+    assert (result.exit_code, result.stderr) == (0, "decant: 1 acked\n")
+    assert len(lost) == 1
     assert progress(server) == {}
 
 

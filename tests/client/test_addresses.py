@@ -81,9 +81,19 @@ def test_an_address_that_is_none_is_named(url: str, text: str, monkeypatch: pyte
             Decant()
 
 
-def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(SettingError, match="alone") as raised:
-        Decant("http://user:secret@queue.example")
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("http://user:secret@queue.example", "alone"),
+        ("ftp://user:secret@queue.example", "must look like"),
+        ("user:secret@queue.example", "must look like"),
+        ("http://user:secret@queue.example:port", "is no address"),
+        ("http://user:secret/more@queue.example", "is no address"),
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_shown(url: str, text: str) -> None:
+    with pytest.raises(SettingError, match=text) as raised:
+        Decant(url)
     assert "secret" not in str(raised.value)
 
 
@@ -136,6 +146,13 @@ def test_the_token_of_a_context_goes_to_no_other_address(path: Path) -> None:
     write(path, Contexts("prod", {"prod": PROD}))  # type: ignore[dict-item]
     assert target("http://other.invalid", None, os.environ).token is None
     assert target(None, None, {**os.environ, "DECANT_URL": "http://other.invalid"}).token is None
+
+
+def test_an_empty_token_is_none_whatever_the_environment_says(path: Path) -> None:
+    write(path, Contexts("prod", {"prod": PROD, "test": TEST}))  # type: ignore[dict-item]
+    environment = {**os.environ, "DECANT_TOKEN": "e", "DECANT_CONTEXT": "test"}
+    assert target(None, None, environment).token == "e"
+    assert target(None, "", environment).token is None
 
 
 def test_what_is_written_is_read_again_and_private(path: Path) -> None:

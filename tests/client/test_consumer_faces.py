@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from decant import AsyncDecant, Decant, Forbidden, Message, SettingError
+from decant.calls import HttpRequest, HttpResponse
+from decant.errors import GroupNotFound
 from decant.testing import Server
 from decant.testing.server import ADDRESS, InProcess
-from tests.client.support.crews import Crew, until
+from decant.transport import HttpTransport
+from decant.worker import Service
+from tests.client.support.crews import Crew, Wire, until
 
 
 @pytest.fixture
@@ -76,6 +80,32 @@ def test_a_lost_lease_cancels_the_task(server: Server, crew: Crew) -> None:
     assert begun[0].lost
 
 
+def test_a_task_that_is_cancelled_before_it_begins_frees_its_place(
+    server: Server, crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    values: list[str] = []
+    go = threading.Event()
+
+    @crew.mq.consumer("orders", group="billing")  # type: ignore[untyped-decorator]
+    async def bill(order: str) -> None:
+        values.append(order)
+        if order == "hold up":
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, go.wait, 30)  # once this task has ended
+
+    server.client.send("orders", "hold up")
+    with crew.running():
+        until(lambda: values and in_flight(server) == 0)
+        server.client.send("orders", "lost")
+        until(lambda: in_flight(server) == 1)
+        server.client.api.reset_group("orders", "billing", to="latest")
+        server.clock.advance(seconds=18)
+        until(lambda: "is lost" in caplog.text)
+        go.set()
+        server.client.send("orders", "next")
+        until(lambda: "next" in values)
+
+
 def test_a_run_that_is_cancelled_gives_its_messages_back(server: Server, crew: Crew) -> None:
     begun = threading.Event()
 
@@ -119,6 +149,26 @@ def test_a_transport_of_asyncio_alone_carries_consumers(server: Server) -> None:
     asyncio.run(mq.run())
     assert values == ["4711"]
     assert in_flight(server) == 0
+
+
+def test_a_run_that_fails_closes_its_connections(server: Server) -> None:
+    closed: list[str] = []
+
+    class Transport(HttpTransport):
+        def close(self) -> None:
+            closed.append("closed")
+            super().close()
+
+    mq = AsyncDecant(server.url)
+    mq.transport.blocking = lambda: Transport(mq.settings.address())  # type: ignore[attr-defined]
+
+    @mq.consumer("orders", group="missing")
+    async def bill(_order: str) -> None:
+        pass
+
+    with pytest.raises(GroupNotFound):
+        asyncio.run(mq.run())
+    assert closed == ["closed"]
 
 
 # -- declarations ------------------------------------------------------------------------------------------------------
@@ -199,6 +249,22 @@ def test_without_the_right_to_consume_the_run_ends() -> None:
         mq.consumer("orders", group="billing")(print)
         with pytest.raises(Forbidden):
             mq.run()
+
+
+def test_a_worker_whose_pop_fails_acks_what_it_has_done(server: Server) -> None:
+    wire = Wire(server)
+
+    def forbid(request: HttpRequest) -> HttpResponse | None:
+        is_second = request.operation == "pop" and len(wire.named("pop")) == 2
+        return HttpResponse(403, {}, b'{"code":"Forbidden","detail":"the token is revoked"}') if is_second else None
+
+    wire.before = forbid
+    service = Service(ADDRESS)
+    service.mq.transport = wire
+    server.client.send("orders", "4711")
+    with pytest.raises(Forbidden):
+        service.worker(lambda _message: None).run("orders", "billing")
+    assert in_flight(server) == 0
 
 
 def test_an_answer_that_is_none_ends_the_run(server: Server, caplog: pytest.LogCaptureFixture) -> None:

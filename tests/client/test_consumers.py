@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from decant import Bury, Message, Reply, Retry, SettingError, Topic, TopicNotFound
+from decant import Bury, Message, Outgoing, Reply, Retry, SettingError, Topic, TopicNotFound
+from decant.engine import Engine
 from decant.errors import GroupIsPushed, GroupNotFound
 from decant.testing import Server
 from tests.client.support.crews import Crew, until
@@ -227,6 +228,21 @@ def test_results_that_are_not_one_each_nack_the_batch(server: Server, crew: Crew
     assert counts(server) == (0, 0, 3, 0)
 
 
+def test_a_tuple_of_results_settles_a_batch_one_by_one(server: Server, crew: Crew) -> None:
+    crew.consumer(lambda _messages: (None, Retry(7), Bury("no")), batch=10)
+    server.client.send_all("orders", list("abc"))
+    crew.work()
+    assert counts(server) == (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_a_result_that_has_not_run_yet_nacks(server: Server, crew: Crew, batch: int) -> None:
+    crew.consumer(lambda messages: (each for each in messages), batch=batch)
+    server.client.send("orders", "4711")
+    crew.work()
+    assert counts(server) == (0, 0, 1, 0)
+
+
 # -- fetching ----------------------------------------------------------------------------------------------------------
 
 
@@ -239,6 +255,24 @@ def test_no_more_messages_are_taken_than_handlers_are_free(server: Server, crew:
         assert counts(server) == (4, 3, 0, 0)
         held.go.set()
         until(lambda: len(held.done) == 7)
+
+
+def test_a_lane_that_is_held_up_leaves_messages_to_other_consumers(server: Server, crew: Crew) -> None:
+    begun, go = list[Any](), threading.Event()
+
+    def handle(messages: list[Message[str]]) -> None:
+        begun.extend(messages)
+        assert go.wait(30)
+
+    crew.consumer(handle, concurrency=2, batch=100, ordered=True)
+    for _ in range(3):
+        server.client.send_all("orders", [Outgoing[Any]("x", queue=0)] * 200)
+    with crew.running():
+        until(lambda: counts(server)[1] >= 400)
+        for _ in range(50):
+            assert counts(server) == (200, 400, 0, 0)
+        go.set()
+        until(lambda: len(begun) == 600)
 
 
 def test_prefetched_messages_wait_for_a_handler(server: Server, crew: Crew) -> None:
@@ -255,13 +289,18 @@ def test_prefetched_messages_wait_for_a_handler(server: Server, crew: Crew) -> N
 def test_acks_ride_on_the_next_pop(server: Server, crew: Crew) -> None:
     seen = Seen()
     crew.consumer(seen)
-    server.client.send_all("orders", list("abcdef"))
+
+    def ridden() -> int:
+        return sum(len(request.fields.get("ack", ())) for request in crew.wire.named("pop"))
+
+    def send_and_count() -> bool:
+        server.client.send("orders", "4711")
+        return ridden() >= 4
+
     with crew.running():
-        until(lambda: len(seen.values) == 6)
-    ridden = sum(len(request.fields.get("ack", ())) for request in crew.wire.named("pop"))
+        until(send_and_count)  # on a busy machine, a pop may come too late for some
     alone = sum(len(request.fields["receipts"]) for request in crew.wire.named("ack"))
-    assert ridden + alone == 6
-    assert ridden >= 4, "only the last has no pop to ride on, or one that a busy machine holds up"
+    assert ridden() + alone == len(seen.values)
 
 
 def test_an_ack_without_a_pop_goes_after_a_moment(server: Server, crew: Crew) -> None:
@@ -274,6 +313,34 @@ def test_an_ack_without_a_pop_goes_after_a_moment(server: Server, crew: Crew) ->
         until(lambda: counts(server) == (0, 0, 0, 0))
         assert len(crew.wire.named("pop")) == 2
     assert [len(request.fields["receipts"]) for request in crew.wire.named("ack")] == [1]
+
+
+def test_an_ack_that_is_due_may_ride_on_a_pop(server: Server, crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settler and the poller want the same ack."""
+    held, wait = Held(), Engine._wait_for_settlement
+
+    def wait_and_let_pop(engine: Engine) -> Any:
+        found = wait(engine)
+        if found and len(held.begun) == 0:
+            before = len(crew.wire.named("pop"))
+            server.client.send("orders", "held")
+            until(partial(asked_more, crew, "pop", before))
+        return found
+
+    def handle(value: Any, message: Message[Any]) -> None:
+        if value == "held":
+            held(value, message)
+        else:
+            until(lambda: len(crew.wire.named("pop")) == 2)
+
+    monkeypatch.setattr(Engine, "_wait_for_settlement", wait_and_let_pop)
+    crew.consumer(handle, concurrency=2)
+    server.client.send("orders", "at once")
+    with crew.running():
+        until(lambda: held.begun)
+        until(lambda: counts(server) == (0, 1, 0, 0))
+        held.go.set()
+        until(lambda: counts(server) == (0, 0, 0, 0))
 
 
 def test_each_pop_can_be_repeated(server: Server, crew: Crew) -> None:
@@ -291,7 +358,7 @@ def test_each_pop_can_be_repeated(server: Server, crew: Crew) -> None:
     crew.consumer(seen)
     server.client.send("orders", "4711")
     with crew.running():
-        until(lambda: seen.values, server.clock, 0.2)
+        until(lambda: seen.values)  # a clock that is moved may pass the end of the lease on a busy machine
         until(lambda: len({request.fields["attempt_id"] for request in crew.wire.named("pop")}) > 1)
     assert len(lost) == 2
     assert len(set(lost)) == 1
@@ -638,6 +705,17 @@ def test_an_ack_is_sent_until_the_service_has_it(server: Server, crew: Crew) -> 
         down.clear()
         until(lambda: counts(server) == (0, 0, 0, 0), server.clock, 0.5)
     assert len(seen.values) == 1
+
+
+def test_work_that_outlasts_its_lease_is_told(server: Server, crew: Crew, caplog: pytest.LogCaptureFixture) -> None:
+    def bill(_order: str) -> None:
+        server.clock.advance(seconds=31)
+        server.client.api.pop("orders", "billing")
+
+    crew.consumer(bill)
+    server.client.send("orders", "4711")
+    assert crew.work() == 1
+    assert "a message was not settled: LeaseLost" in caplog.text
 
 
 # -- declarations ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,19 @@ def test_a_process_that_dies_nacks_its_message(server: Server, crew: Crew) -> No
         "sys.exit": "SystemExit: 1",
         "raise": "ValueError: no such customer",
     }
+
+
+def open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_processes_that_end_leave_no_descriptors(server: Server, crew: Crew) -> None:
+    for orders in (["exit"], ["exit"] * 3):
+        before = open_files()
+        server.client.send_all("orders", orders)
+        with crew.running():
+            until(lambda: server.client.api.get_group("orders", "billing")["lag"] == 0)
+    until(lambda: open_files() <= before)  # the first starts a process that tracks resources
 
 
 def test_a_process_replies(server: Server, crew: Crew) -> None:

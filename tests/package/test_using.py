@@ -18,7 +18,7 @@ from decant import Decant, Retry
 mq = Decant()
 seen = []
 
-@mq.consumer("orders", group="mail")
+@mq.consumer("mails", group="mail")
 def mail(body, message):
     seen.append(message.attempt)
     if message.attempt == 1:
@@ -26,8 +26,9 @@ def mail(body, message):
     print(body, seen)
     mq.stop()
 
-mq.api.put_group("orders", "mail")
-mq.send("orders", "4711")
+mq.api.put_topic("mails")
+mq.api.put_group("mails", "mail")
+mq.send("mails", "4711")
 mq.run()
 """
 
@@ -73,7 +74,6 @@ def test_messages_are_sent_and_taken_from_the_shell(installed: Installed, url: s
 
 
 def test_a_consumer_retries(installed: Installed, url: str) -> None:
-    said(installed, url, "decant", "topic", "set", "orders")
     assert said(installed, url, "python", "-c", CONSUMER) == "4711 [1, 2]\n"
 
 
