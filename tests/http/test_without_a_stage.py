@@ -14,6 +14,7 @@ from chalicelib import wiring
 from chalicelib.core.base.errors import Internal
 from chalicelib.settings import WITHOUT_STAGE
 from infra.stage import STAGES, read_stage
+from local.memory.opening import open_memory
 from tests.support import aws_events, events
 from tests.support.events import FRONTS, Sent
 
@@ -76,6 +77,7 @@ def test_the_commands_of_chalice_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_LAMBDA_FUNCTION_NAME")
     monkeypatch.setenv("AWS_CHALICE_CLI_MODE", "true")
     monkeypatch.setenv("DECANT_STORE", "memory")
+    monkeypatch.setattr(wiring.parts, "open_memory", open_memory)
     assert app.app(events.rest(Sent("GET", "/health")), None)["statusCode"] == 200
 
 
