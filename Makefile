@@ -69,7 +69,7 @@ test: ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
 
 # Side by side: most of it waits for the network, or takes one core.
-ready: lint emulators-if-possible s3a-if-possible aws-tools $(MOTO_TESTS)
+ready: lint docs emulators-if-possible s3a-if-possible aws-tools $(MOTO_TESTS)
 
 lint: $(VENV)/.dev ## check style, types and English
 	$(BIN)/ruff check .

@@ -3,15 +3,14 @@
     DECANT_TABLE=decant-dev .venv/bin/python -m examples.outbox
 
 The transaction writes into Decant's table, so it needs credentials for the account and region of that table, where a
-table `orders` is too. `outbox_item` is part of the service, not of the client: run this in a clone. `make package`
-installs boto3.
+table `orders` is too. `pip install 'decant-mq[deploy]'` has what it needs.
 """
 
 from typing import Any
 
 import boto3
 
-from chalicelib.hooks import outbox_item
+from decant import outbox
 
 
 def store(dynamodb: Any, number: str, customer: str) -> None:
@@ -20,7 +19,7 @@ def store(dynamodb: Any, number: str, customer: str) -> None:
     dynamodb.transact_write_items(
         TransactItems=[
             {"Put": {"TableName": "orders", "Item": order, "ConditionExpression": "attribute_not_exists(id)"}},
-            outbox_item("orders", {"body": f"order {number} paid", "key": customer}),
+            outbox.item("orders", f"order {number} paid", key=customer),
         ]
     )
 

@@ -181,7 +181,10 @@ PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.p
 
 PRODUCT = [Module(_name(path), path) for path in sorted(ROOT.glob("decant/**/*.py"))]
 """The package that users install: the client, the command line, and what of the service runs with them."""
-HOSTS = ("decant.testing", "decant.pytest_plugin", "decant.cli.serve", "decant.cli.deploy", "decant.cli.spark")
+HOSTS = (
+    *("decant.testing", "decant.pytest_plugin", "decant.outbox"),
+    *("decant.cli.serve", "decant.cli.deploy", "decant.cli.spark"),
+)
 """They run the service, so they import it."""
 EXTRAS = {
     "boto3": ("decant.functions",),
