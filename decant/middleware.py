@@ -124,7 +124,16 @@ def time_limit(limit: Duration) -> Middleware:
 
             return handle_later
 
-        return around(lambda _message: _Limit(limit_s))(call_next)
+        limited = around(lambda _message: _Limit(limit_s))(call_next)
+
+        @functools.wraps(call_next)
+        def handle(message: Any) -> Any:
+            try:
+                return limited(message)
+            except _Interrupt:  # it came while the limit was entered or left
+                raise TimeLimitExceeded(f"longer than {limit_s} s") from None
+
+        return handle
 
     return middleware
 
