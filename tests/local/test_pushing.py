@@ -14,7 +14,11 @@ from tests.local.serving import ANSWER_SECONDS, Running, chalice_local, running
 from tests.service.test_webhooks import answering, serving
 
 
-@pytest.mark.parametrize("serve", [running, chalice_local])
+@pytest.mark.parametrize(
+    "serve",
+    [running, lambda: chalice_local("--no-autoreload")],  # which would restart it when a test writes into the clone
+    ids=["make run", "chalice local"],
+)
 def test_a_produce_is_pushed_to_a_webhook_on_this_machine(serve: Callable[[], AbstractContextManager[Running]]) -> None:
     had: queue.Queue[list[str]] = queue.Queue()
 
