@@ -13,15 +13,20 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, cast
 
-from opentelemetry import propagate, trace
-from opentelemetry.trace import Link, SpanKind, Status, StatusCode
-
 from decant.aio_transport import AsyncTransport
 from decant.calls import HttpRequest, HttpResponse
 from decant.consumer import Middleware
 from decant.messages import Bury, Message, Retry
 from decant.middleware import around
 from decant.transport import Transport
+
+try:
+    from opentelemetry import propagate, trace
+    from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"decant.otel needs {error.name}: pip install 'decant-mq[otel]'", name=error.name
+    ) from error
 
 
 def spans(tracer: trace.Tracer | None = None) -> Middleware:

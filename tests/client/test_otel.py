@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
 from typing import Any
 
-import pytest
 from opentelemetry.sdk import trace as sdk
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -21,14 +21,6 @@ class Exporter(SpanExporter):
     def export(self, spans: Any) -> SpanExportResult:
         self.spans += spans
         return SpanExportResult.SUCCESS
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        server.client.api.put_topic("orders", queues=1)
-        server.client.api.put_group("orders", "billing")
-        yield server
 
 
 def test_the_span_of_a_handler_is_linked_to_that_of_the_sender(server: Server) -> None:
@@ -55,3 +47,11 @@ def test_the_span_of_a_handler_is_linked_to_that_of_the_sender(server: Server) -
     assert [link.context.span_id for link in well.links] == [sale.get_span_context().span_id]
     assert well.attributes["messaging.message.id"] == sent.id
     assert (fail.links, fail.status.status_code.name, fail.events[0].name) == ((), "ERROR", "exception")
+
+
+def test_without_the_extra_it_names_the_extra() -> None:
+    program = "import sys; sys.modules['opentelemetry'] = None\nimport decant.otel"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: decant.otel needs opentelemetry: pip install 'decant-mq[otel]'"
+    )
