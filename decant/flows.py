@@ -123,7 +123,7 @@ def sending_all(topic: Topic[T], values: Iterable[T | Outgoing[T]], time: Time) 
     """Sends messages in batches, one after another, up to the first that fails."""
     results: list[Sent | DecantError] = []
     messages = [as_json(topic, value) for value in values]
-    for batch in (Batch(topic.name, part) for part in batches(messages)):
+    for batch in (Batch(topic.name, part) for part in batches(messages, weight_of)):
         yield from sending(batch, time)
         results += [result for result in batch.results if result is not None]
         if failed := [result for result in results if isinstance(result, DecantError)]:
@@ -139,19 +139,24 @@ def as_json(topic: Topic[T], value: T | Outgoing[T]) -> Json:
     return value.as_json(topic) if isinstance(value, Outgoing) else body_of(topic.codec.encode(value))
 
 
-def batches(messages: Iterable[Json]) -> Iterator[list[Json]]:
-    """Parts that each fit into a call."""
-    part: list[Json] = []
+def batches(items: Iterable[T], weigh: Callable[[T], int]) -> Iterator[list[T]]:
+    """Parts that each fit into a call. `weigh`: the bytes of an item."""
+    part: list[T] = []
     size = 0
-    for message in messages:
-        weight = weight_of(message)
-        if part and (len(part) == BATCH_MESSAGES_MAX or size + weight > BATCH_BYTES_MAX):
+    for item in items:
+        weight = weigh(item)
+        if part and is_full(len(part), size + weight):
             yield part
             part, size = [], 0
-        part.append(message)
+        part.append(item)
         size += weight
     if part:
         yield part
+
+
+def is_full(count: int, size: int) -> bool:
+    """Whether a call of so many messages has no room for one more, which makes it `size` bytes."""
+    return count >= BATCH_MESSAGES_MAX or size > BATCH_BYTES_MAX
 
 
 def weight_of(message: Json) -> int:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from decant.flows import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, weight_of
+from decant import flows
+from decant.flows import BATCH_MESSAGES_MAX, is_full, weight_of
 from decant.payloads import body_of
 
 Json = dict[str, Any]
@@ -132,17 +133,7 @@ def sendable(message: Json) -> Json:
 
 def batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Parts that each fit into a call."""
-    part: list[Entry] = []
-    size = 0
-    for entry in entries:
-        weight = _weight(entry)
-        if part and _is_full(len(part), size + weight):
-            yield part
-            part, size = [], 0
-        part.append(entry)
-        size += weight
-    if part:
-        yield part
+    return flows.batches(entries, _weight)
 
 
 class Mark(enum.Enum):
@@ -165,7 +156,7 @@ class Lingering:
             entry = self._next(until)
             weight = 0 if isinstance(entry, Mark) else _weight(entry)
             whole: list[Entry] = []
-            if isinstance(entry, Mark) or _is_full(len(self._part), size + weight):
+            if isinstance(entry, Mark) or is_full(len(self._part), size + weight):
                 whole, self._part = self._part, whole
                 size, until = 0, None
             if not isinstance(entry, Mark):
@@ -206,7 +197,3 @@ class Lingering:
 
 def _weight(entry: Entry) -> int:
     return 0 if isinstance(entry, Malformed) else weight_of(entry)
-
-
-def _is_full(count: int, size: int) -> bool:
-    return count >= BATCH_MESSAGES_MAX or size > BATCH_BYTES_MAX

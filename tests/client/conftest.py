@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from decant.testing import Server
 from tests.client.support import faces
 from tests.client.support.faces import Face
 from tests.local.serving import Running, running
@@ -36,6 +38,24 @@ _numbers = itertools.count()
 def name() -> str:
     """The name of a topic that no other test has."""
     return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture
+def mq(face: Face, url: str, name: str) -> Any:
+    """A client, with a topic of one queue and a group."""
+    mq = face(url)
+    mq.api.put_topic(name, queues=1)
+    mq.api.put_group(name, "readers")
+    return mq
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """The service in this process, with a topic of one queue and a group."""
+    with Server() as server:
+        server.client.api.put_topic("orders", queues=1)
+        server.client.api.put_group("orders", "billing")
+        yield server
 
 
 @pytest.fixture(autouse=True)

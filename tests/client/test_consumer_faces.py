@@ -22,14 +22,6 @@ from tests.client.support.crews import Crew, Wire, until
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        server.client.api.put_topic("orders", queues=1)
-        server.client.api.put_group("orders", "billing")
-        yield server
-
-
-@pytest.fixture
 def crew(server: Server) -> Crew:
     return Crew(server, "asyncio")
 

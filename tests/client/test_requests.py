@@ -21,14 +21,6 @@ class Sum:
     total: int
 
 
-@pytest.fixture
-def mq(face: Face, url: str, name: str) -> Any:
-    mq = face(url)
-    mq.api.put_topic(name, queues=1)
-    mq.api.put_group(name, "readers")
-    return mq
-
-
 @contextmanager
 def replying(url: str, name: str, **reply: Any) -> Iterator[None]:
     """Replies to one request."""

@@ -14,14 +14,6 @@ from tests.client.support.faces import Face
 from tests.client.support.servers import answer, problem, serving
 
 
-@pytest.fixture
-def mq(face: Face, url: str, name: str) -> Any:
-    mq = face(url)
-    mq.api.put_topic(name, queues=1)
-    mq.api.put_group(name, "readers")
-    return mq
-
-
 def popped(mq: Any, name: str, count: int = 10) -> list[Any]:
     return list(mq.api.pop(name, "readers", max_messages=count, wait_ms=1_000)["messages"])
 

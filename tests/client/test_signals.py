@@ -20,14 +20,6 @@ from tests.support.emulators import ROOT
 KILLS, SIGNALS, MESSAGES, LEASE_MS = 200, 30, 1_200, 400
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
-        server.client.api.put_topic("orders", queues=1)
-        server.client.api.put_group("orders", "billing")
-        yield server
-
-
 class Program:
     """A program under way, line by line."""
 
