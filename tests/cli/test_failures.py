@@ -32,7 +32,7 @@ def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("turn", "code", "said"),
     [
-        (servers.problem(400, "InvalidField", "limit"), 1, "InvalidField: limit"),
+        (servers.problem(400, "InvalidField", "limit"), 2, "InvalidField: limit"),
         (servers.problem(401, "Unauthenticated"), 4, "Unauthenticated: it is so"),
         (servers.problem(403, "Forbidden"), 4, "Forbidden: it is so"),
         (servers.problem(404, "TopicNotFound"), 3, "TopicNotFound: it is so"),

@@ -31,7 +31,7 @@ def test_settings_are_set(server: Server, run: Run) -> None:
 
 def test_a_setting_that_there_is_not_names_those_that_are(server: Server, run: Run) -> None:
     result = run("group", "set", "orders", "billing", "max_attempt=5")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "max_attempts" in result.stderr
     assert run("group", "set", "orders", "billing", "max_attempts").exit_code == 2
 
