@@ -15,7 +15,13 @@ from decant.errors import DecantError, NotDecant, OutcomeUnknown, Problem, Reply
 
 FAILED, USAGE, NOT_FOUND, REFUSED, UNAVAILABLE, EMPTY = 1, 2, 3, 4, 5, 6
 INTERRUPTED = 128 + signal.SIGINT
-_BY_STATUS = {400: USAGE, 401: REFUSED, 403: REFUSED, 404: NOT_FOUND} | dict.fromkeys((429, 500, 502, 503, 504), UNAVAILABLE)
+_BY_STATUS = {
+    400: USAGE,
+    401: REFUSED,
+    403: REFUSED,
+    404: NOT_FOUND,
+    **dict.fromkeys((429, 500, 502, 503, 504), UNAVAILABLE),
+}
 
 
 class Refused(click.ClickException):
